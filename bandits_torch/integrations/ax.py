@@ -24,30 +24,31 @@ _Values = Mapping[str, Any]
 
 
 class BanditNode(ExternalGenerationNode):
-    """Generates the choices of a policy over a ``Domain``, which learns each arm of every completed trial once.
+    """Generates the choices of a policy over a ``Domain``. The policy learns each arm of every completed trial once.
 
     Every parameter has coordinates in the policy's unit cube: one for a range, its logarithm, an integer or an ordered
     choice (its rank), and one per value for other choices. Fixed parameters are passed on. Points that are pending in
     Ax lower the variance (``Policy.choose_many``) and leave the mean unchanged. Ax also calls a completed trial pending
-    while any metric lacks data; here it no longer counts.
+    while any metric lacks data; here such a trial is not pending.
 
-    A point may be generated again, since the objective may have changed there. Standard errors in Ax's data are not
-    used. The node holds its policy in memory. Ax cannot save external nodes: save under another strategy. After a load
-    a new node learns the experiment's trials again.
+    A point may be generated again, because the objective may have changed there. Standard errors in Ax's data are not
+    used. The node holds its policy in memory. Ax cannot save external nodes, so save the experiment with another
+    generation strategy. After loading, a new node learns the experiment's trials again.
 
     Args:
         policy: called with a ``Domain``, ``search`` and ``seed``; by default ``recipes.auto``. Other recipes take a
             kernel over the unit cube.
         standardise: whether the policy learns values in units of their spread (``StandardisedPolicy``), for a policy
             that, unlike ``auto``, does not learn the spread.
-        time: ``"number"``, the index of a trial; or ``"clock"``, the seconds at which it was run (or else created).
+        time: ``"number"``, the index of a trial; or ``"clock"``, the time in seconds at which it was run, or created if
+            it was not run.
         seed: seed of all random numbers.
         name, transition_criteria: of ``GenerationNode``.
 
-    Cost: a step of the policy for each arm learned and each pending one.
+    Cost: a step of the policy for each arm learned and each pending arm.
 
-    Raises ValueError for arguments of another kind; when it generates, for several objectives, constraints on outcomes
-    or parameters, and parameters that depend on others.
+    Raises ValueError for arguments of another type, and while generating for several objectives, constraints on
+    outcomes or parameters, and parameters that depend on others.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class BanditNode(ExternalGenerationNode):
         self._build, self._standardise, self._time = policy, standardise, time
         self._parameters: dict[str, Parameter] = {}
         self._axes: dict[str, Axis] = {}
-        self._learned: set[tuple[int, str]] = set()  # arms of trials
+        self._learned: set[tuple[int, str]] = set()  # (trial, arm)
         self._now = 0.0
         self._trials = 0
         self._given: set[tuple[Any, ...]] = set()  # points generated since the latest trial
@@ -137,7 +138,7 @@ class BanditNode(ExternalGenerationNode):
         return tuple(parameters.get(name) for name in self._parameters)
 
     def _point(self, values: _Values) -> Tensor:
-        """(1, d)."""
+        """The point (1, d) of these values."""
         known = {name: _number(self._parameters[name], values[name]) for name in self._axes if name in values}
         return self._space.encode(known).unsqueeze(0)
 
@@ -164,7 +165,7 @@ def _number(one: Parameter, value: Any) -> float:
 
 
 def _value(one: Parameter, number: float | None) -> Any:
-    """The value at a number; the only one without a number."""
+    """The value of a parameter at a number; without a number, its only value."""
     if isinstance(one, ChoiceParameter):
         return one.values[round(number or 0.0)]
     if number is None:

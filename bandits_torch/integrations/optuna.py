@@ -25,17 +25,17 @@ _TIMES = "'number', 'clock' or a function of a trial"
 
 
 class BanditSampler(BaseSampler):
-    """Samples the choices of a policy over a ``Domain``, which learns every completed trial once.
+    """Samples the choices of a policy over a ``Domain``. The policy learns every completed trial once.
 
     Every parameter ever suggested has coordinates in the policy's unit cube: one for a float or an integer (its
-    logarithm with ``log=True``), and one per choice for a categorical parameter. A trial that did not suggest a
-    parameter (because of a condition) is learned at the middle of its range. A new parameter is first sampled by
-    ``independent_sampler``. Then the policy is built again over the larger cube and learns all trials again.
+    logarithm with ``log=True``), and one per choice for a categorical parameter. If a trial did not suggest a parameter
+    because of a condition, the policy learns it at the middle of the parameter's range. A new parameter is first
+    sampled by ``independent_sampler``. Then the policy is built again over the larger cube and learns all trials again.
 
     Running trials count as pending (``Policy.choose_many``): they lower the variance and leave the mean unchanged. So
-    ``n_jobs`` works, and several processes on one storage; a process sees which parameters the running trials of others
-    have suggested. Failed and pruned trials are not learned; pruners do not see the sampler. An infinite value is
-    learned as the worst (or best) finite one so far.
+    ``n_jobs`` works, and so do several processes on one storage; a process sees which parameters the running trials of
+    the others have suggested. Failed and pruned trials are not learned, and pruners do not use the sampler. An infinite
+    value is learned as the worst (or best) finite value so far.
 
     Args:
         policy: called with a ``Domain``, ``search`` and ``seed``; by default ``recipes.auto``. Other recipes, such as
@@ -43,14 +43,15 @@ class BanditSampler(BaseSampler):
             cube.
         standardise: whether the policy learns values in units of their spread (``StandardisedPolicy``), for a policy
             that, unlike ``auto``, does not learn the spread.
-        time: of a trial: ``"number"``, its number; ``"clock"``, the seconds at which it started; or a function of it.
+        time: the time of a trial: ``"number"``, its number; ``"clock"``, its start in seconds; or a function of the
+            trial.
         n_startup_trials: number of first trials that are points of a Sobol sequence; None: 2 (d + 1) in dimension d.
         independent_sampler: by default ``RandomSampler``.
-        seed: seed of all random numbers; None: a different one every time.
+        seed: seed of all random numbers; None: a different one for every sampler.
 
-    Cost: a step of the policy for each trial learned and each one running; all again when the parameters change.
+    Cost: a step of the policy for each trial learned and each running trial; all again when the parameters change.
 
-    Raises ValueError for arguments of another kind; while sampling, for several objectives and constraints.
+    Raises ValueError for arguments of another type, and while sampling for several objectives and for constraints.
     """
 
     def __init__(
@@ -75,34 +76,35 @@ class BanditSampler(BaseSampler):
         self._startup = n_startup_trials
         self._independent = independent_sampler or RandomSampler(seed=seed)
         self._random = np.random.default_rng(seed)
-        self._turn = threading.RLock()  # the threads of ``n_jobs`` share a sampler
+        self._turn = threading.RLock()  # the threads of ``n_jobs`` share the sampler
         self._renew()
 
     def _renew(self) -> None:
-        """Another seed, and a policy that learns everything again."""
+        """Draw another seed, and forget the policy, so that a new one learns all trials again."""
         self._seed = int(self._random.integers(2**31))
         self._study = ""
         self._axes: dict[str, Axis] = {}
         self._asked: dict[int, Tensor] = {}
-        # Start of each trial asked or learned, which identifies the study.
-        self._begun: dict[int, Any] = {}
+        self._begun: dict[
+            int, Any
+        ] = {}  # start of each trial asked or learned: together they identify the study
 
     def reseed_rng(self) -> None:
-        """See Optuna: use other random numbers from now on."""
+        """See Optuna: use other random numbers."""
         with self._turn:
             self._independent.reseed_rng()
             self._random = np.random.default_rng()
             self._renew()
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the policy, which learns again from the study."""
+        """The attributes without the policy, which learns again from the study."""
         with self._turn:
             return {name: value for name, value in vars(self).items() if name not in ("_turn", "_policy")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _turn=threading.RLock(), _axes={})
 
-    # -- what Optuna asks for --------------------------------------------------------------------------
+    # -- what Optuna calls -----------------------------------------------------------------------------
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         """The latest range of every parameter suggested so far that has more than one value."""
@@ -121,11 +123,11 @@ class BanditSampler(BaseSampler):
             every = study.get_trials(deepcopy=False)
             trials = [one for one in every if one.state in _SEEN]
             latest, axes = _parameters(trials, search_space)
-            begun = {one.number: one.datetime_start for one in every}
-            same = all(k in begun and begun[k] == start for k, start in self._begun.items())
+            starts = {one.number: one.datetime_start for one in every}
+            same = all(k in starts and starts[k] == start for k, start in self._begun.items())
             if not same or (study.study_name, axes) != (self._study, self._axes):
                 self._begin(study.study_name, axes)
-            self._begun[trial.number] = begun[trial.number]
+            self._begun[trial.number] = starts[trial.number]
             for one in sorted(trials, key=lambda t: (self._time_of(t), t.number)):
                 self._learn(one, study.direction)
             now = max(self._time_of(trial), self._now)
@@ -158,7 +160,7 @@ class BanditSampler(BaseSampler):
     # -- the policy ------------------------------------------------------------------------------------
 
     def _begin(self, study: str, axes: dict[str, Axis]) -> None:
-        """Begin a new policy over these parameters."""
+        """Build a new policy over these parameters."""
         space = Space(axes)
         self._policy = policy_over(  # first: it may raise
             space, self._build, initial=self._startup, seed=self._seed, standardise=self._standardise
@@ -179,7 +181,7 @@ class BanditSampler(BaseSampler):
         if math.isfinite(trial.value):
             self._values = min(least, trial.value), max(most, trial.value)
         elif least > most:
-            return  # learned later, when there is a finite value to replace it
+            return  # learned later, once a finite value can replace it
         value = min(max(trial.value, self._values[0]), self._values[1])
         largest = validation.largest_reward(torch.float64)
         reward = min(max(-value if direction == StudyDirection.MINIMIZE else value, -largest), largest)
@@ -191,7 +193,7 @@ class BanditSampler(BaseSampler):
         self._now = max(self._now, time)
 
     def _point(self, trial: FrozenTrial) -> Tensor:
-        """The point (1, d) of a trial; for a running one what was sampled, or what it has suggested since."""
+        """The point (1, d) of a trial; for a running one the sampled point, with the values it has suggested since."""
         known = self._space.decode(self._asked[trial.number][0]) if trial.number in self._asked else {}
         if trial.state != TrialState.RUNNING:
             known = {}
@@ -219,7 +221,7 @@ def _one_objective(study: Study) -> None:
 def _parameters(
     trials: Sequence[FrozenTrial], also: Mapping[str, BaseDistribution] | None = None
 ) -> tuple[dict[str, BaseDistribution], dict[str, Axis]]:
-    """The latest distribution of every parameter, and the axes that hold all of its values, if there are several."""
+    """The latest distribution of every parameter, and by name the axis over all values that it ever had, if several."""
     latest: dict[str, BaseDistribution] = {}
     axes: dict[str, Axis] = {}
     for distributions in [*(trial.distributions for trial in trials), also or {}]:
@@ -237,7 +239,7 @@ def _choices(given: BaseDistribution) -> int:
 
 
 def _around(axis: Axis | None, given: BaseDistribution) -> Axis:
-    """The axis extended to the values of a distribution; the distribution's alone, if its kind differs."""
+    """The axis extended to the values of a distribution; if their kinds differ, the axis of the distribution."""
     if isinstance(given, CategoricalDistribution):
         return Axis(choices=len(given.choices))
     low, high = _ends(given)

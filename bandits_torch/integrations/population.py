@@ -1,6 +1,6 @@
-"""A schedule of hyperparameters for a population that trains, independent of the tool that runs it.
+"""Hyperparameter schedules for a population of training runs, independent of the tool that runs it.
 
-The gains of members are modelled as Gaussian processes over hyperparameters and time, which propose the next values.
+The gains of the members are modelled as Gaussian processes over hyperparameters and time, which propose new values.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from bandits_torch.models.points.point_members import PointMembers
 
 @dataclass(frozen=True)
 class Range(Axis):
-    """An axis with ``low`` at 0 and ``high`` at 1 of its column. With a step, its values are the multiples of it.
+    """An axis whose column is 0 at ``low`` and 1 at ``high``. With a step, its values are the multiples of the step.
 
     Attributes:
-        both: whether a model also sees the linear scale of a logarithmic one, and learns which matters.
+        both: whether a model sees a logarithmic range also on a linear scale, and learns which scale matters.
     """
 
     both: bool = False
 
     @property
     def ends(self) -> tuple[float, float]:
-        """What lies at 0 and at 1 of its column, on the scale of the column."""
+        """The ends of the range, on the scale of the column."""
         return (math.log(self.low), math.log(self.high)) if self.log else (self.low, self.high)
 
     def nearest(self, x: Tensor) -> Tensor:
-        """The values of the range nearest to numbers."""
+        """The nearest values of the range."""
         if self.step is not None:
             least, most = math.ceil(self.low / self.step - 1e-9), math.floor(self.high / self.step + 1e-9)
             x = (x / self.step).round().clamp(least, most) * self.step
         return x.clamp(self.low, self.high)
 
     def linear(self, u: Tensor) -> Tensor:
-        """Places on the linear scale, from those on the logarithmic one."""
+        """Positions in [0, 1] on the linear scale, from positions on the logarithmic scale."""
         ratio = math.log(self.high / self.low)
         return torch.expm1(ratio * u) / math.expm1(ratio)
 
@@ -55,7 +55,7 @@ class Range(Axis):
 
 
 class Ranges(Space):
-    """A space of ``Range`` in D columns, as a model of gains sees it.
+    """A space of ``Range`` axes in D columns.
 
     Args:
         axes: by name, in order; at least one.
@@ -71,44 +71,44 @@ class Ranges(Space):
         return torch.cat([X, *(axis.linear(X[:, at]) for at, axis in self._both)], -1)
 
     def off_middle(self, X: Tensor) -> Tensor:
-        """Distance of points (n, D) from the middle of the ranges of numbers, (n,): the mean of (2 x_j - 1)^2.
+        """Squared distance of points (n, D) from the middle of the numeric ranges, (n,): the mean of (2 x_j - 1)^2.
 
-        It is 0 in the middle of all ranges, 1 at the ends of all, and 0 if there are categories only.
+        It is 0 in the middle of all ranges, 1 at the ends of all, and 0 if there are only categories.
         """
         if not self._numbers:
             return X.new_zeros(len(X))
         return (2 * X[:, self._numbers] - 1).square().mean(-1)
 
     def sample(self, n: int, seed: int) -> Tensor:
-        """n scrambled Sobol points (n, D); for ranges of both scales, every second is uniform on the linear scale."""
+        """n scrambled Sobol points (n, D); in ranges on both scales every second is uniform on the linear scale."""
         X = SobolEngine(self.dim, scramble=True, seed=seed).draw(n, dtype=torch.float64)
         for at, axis in self._both:
             X[1::2, at] = axis.logarithmic(X[1::2, at])
         return X
 
 
-_DRAWN = 32  # number of priors that are compared
-_KEPT = 6  # number of priors that predict
+_DRAWN = 32  # priors that are compared
+_KEPT = 6  # priors that predict
 _SHAPE = 1.0  # of the inverse gamma prior of a process's squared unit; targets have variance about 1
-_NEAR = 1.5  # intervals: gains are compared if they are no further apart in time
-_TAIL = 0.02  # least distance of a rank from the ends
-_MOST = 100  # number of gains held
-_FEWEST = 2  # number of gains from which there is a model
-_SAMPLES = 128  # number of candidates all over the cube
-_TRIED = 32  # number of latest hyperparameters that are candidates, each with a neighbour
-# Distances of neighbours, in sides of the cube: of the tried values first, then of the best candidates.
+_NEAR = 1.5  # intervals: gains are compared if their times differ by no more
+_TAIL = 0.02  # least distance of a relative rank from 0 and 1
+_MOST = 100  # gains held
+_FEWEST = 2  # gains that a model needs
+_SAMPLES = 128  # candidates spread over the cube
+_TRIED = 32  # latest hyperparameters that are candidates, each with a neighbour
+# Distances of neighbours, in sides of the cube: first from tried values, then from the best candidates.
 _NEIGHBOURHOODS = (0.1, 0.05, 0.02)
-_BEST, _AROUND = 4, 8  # number of best candidates, and of neighbours of each
-_ENDS = 1.0  # loss expected at the ends of all ranges, in deviations of the gains of a time
+_BEST, _AROUND = 4, 8  # best candidates, and neighbours of each
+_ENDS = 1.0  # expected loss at the ends of all ranges, in standard deviations of the gains at one time
 
 
 class Stretch(NamedTuple):
-    """A period of training that begins at a time.
+    """A period of training with the same hyperparameters.
 
     Attributes:
         columns: hyperparameters, in the unit cube of ``Ranges``.
-        time: time at which it begins.
-        score: score of the member at that time.
+        time: its start.
+        score: the member's score at the start.
     """
 
     columns: list[float]
@@ -117,27 +117,28 @@ class Stretch(NamedTuple):
 
 
 class Population:
-    """Members that train in parallel. It proposes hyperparameters for one that takes over the weights of another.
+    """Members that train in parallel, and hyperparameters for a member that takes over the weights of another.
 
-    A member's gain is its change of score per unit of time since its last report. Gains are Gaussian processes over
-    hyperparameters, score and time (``mixture_of_gains``), and a proposal maximises
+    A member's gain is its change of score per unit of time since its last report. Gains are modelled as Gaussian
+    processes over hyperparameters, score and time (``mixture_of_gains``), and a proposal maximises
 
-        m0(x) + m(x) + width sqrt(v(x)),    m0(x) = -mean of (2 x_j - 1)^2 over the ranges of numbers,
+        m0(x) + m(x) + width sqrt(v(x)),    m0(x) = -mean of (2 x_j - 1)^2 over the numeric ranges,
 
     at the score and time of the member whose weights are taken over. v counts the current stretches of other members
-    as if their gains were known (Desautels, Krause & Burdick 2014, GP-BUCB). m0 is the prior mean: a range is usually
-    given so that it contains the best value, and without m0 an upper bound begins at the ends, where uncertainty is
-    largest. Candidates are Sobol points, values tried before, and neighbours of the best. All are rounded to values, so
-    integers and categories are never relaxed. Until two gains are known, proposals are Sobol points.
+    as if their gains were known (Desautels, Krause & Burdick 2014, GP-BUCB). m0 is the prior mean: the best value
+    usually lies inside its range, but without m0 an upper bound begins at the ends, where uncertainty is largest.
+    Candidates are Sobol points, values tried before and their neighbours, and then neighbours of the best. All are
+    rounded to values, so integers and categories are never relaxed. Until two gains are known, and for a ``source``
+    that has not reported, proposals are Sobol points.
 
     Args:
-        space: of the hyperparameters; their values are numbers, of a category its place.
-        interval: > 0, unit of time in which a gain is expected to change; about the time between reports.
+        space: the ranges of the hyperparameters. Values are numbers; the value of a category is its position.
+        interval: > 0, the time in which gains are expected to change, about the time between reports.
         width: >= 0, multiplies the standard deviation.
         seed: seed of Sobol points and neighbours.
 
     Attributes:
-        gains: stretches with their gains, oldest first, at most 100; minus infinity if the score was not finite.
+        gains: the latest 100 stretches with their gains, oldest first; minus infinity if the score was not finite.
         now: the current stretch of each member, by name.
 
     Larger scores are better. Source: Parker-Holder, Nguyen & Roberts 2020 (PB2), with another model, acquisition and
@@ -155,12 +156,12 @@ class Population:
         self._drawn = 0
 
     def opening(self, space: Ranges | None = None) -> dict[str, float]:
-        """Values for a new member, far from the others' values: the next Sobol point. ``space`` as for ``propose``."""
+        """Values for a new member: the next Sobol point, far from earlier ones. ``space`` as for ``propose``."""
         self._drawn += 1
         return (space or self.space).decode(self.space.sample(self._drawn, self.seed)[-1])
 
     def meet(self, member: str, values: Mapping[str, float], time: float, score: float) -> None:
-        """A member's first report, at which its first stretch begins; later reports change nothing."""
+        """A member's first report, which starts its first stretch; later calls change nothing."""
         if member not in self.now and math.isfinite(score):
             self.now[member] = Stretch(self.space.encode(values).tolist(), float(time), float(score))
 
@@ -186,7 +187,7 @@ class Population:
     def propose(self, member: str, source: str, space: Ranges | None = None) -> dict[str, float]:
         """Values for a member that continues from the weights of ``source``.
 
-        They are values of ``space``, the same as its own with other steps perhaps; None: its own.
+        ``space``: the ranges of these values, those of the population except for their steps (None: the same).
         """
         space, at = space or self.space, self.now.get(source)
         if at is None or len(self.gains) < _FEWEST:
@@ -208,7 +209,7 @@ class Population:
         return space.decode(X[values.argmax()])
 
     def state_dict(self) -> dict[str, Any]:
-        """Gains, current stretches and counters, as plain numbers."""
+        """Gains, current stretches, the number of points drawn and the seed, as plain numbers."""
         gains = [[*stretch, rate] for stretch, rate in self.gains]
         now = {name: list(stretch) for name, stretch in self.now.items()}
         return {"gains": gains, "now": now, "drawn": self._drawn, "seed": self.seed}
@@ -227,14 +228,14 @@ class Population:
 def _acquisition(
     population: Population, space: Ranges, at: Stretch, others: list[Stretch]
 ) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
-    """A function of points (n, D) that rounds them to values, and gives these and the acquisition there, (n,)."""
+    """A function that rounds points (n, D) to values, and returns these with their acquisition values (n,)."""
     held = [stretch for stretch, _ in population.gains]
     scores = torch.tensor([stretch.score for stretch in held]).double()
     low, high = scores.quantile(scores.new_tensor([0.05, 0.95]))
     side = high - low if high > low else scores.new_ones(())
 
     def inputs_of(stretches: list[Stretch]) -> Tensor:
-        """[features, score on the scale of those held, time in intervals], (n, d + 1)."""
+        """[features, score relative to those held, time in intervals], (n, d + 1)."""
         X = space.features(torch.tensor([s.columns for s in stretches]).double())
         score = torch.tensor([s.score for s in stretches]).double()
         score = ((score - low) / side).clamp(-0.5, 1.5)
@@ -260,7 +261,7 @@ def _acquisition(
 
 
 def _neighbours(X: Tensor, distance: float, generator: torch.Generator) -> Tensor:
-    """Neighbours of points (n, D), one each, in the cube."""
+    """A neighbour of each point (n, D), in the cube."""
     return (X + distance * torch.randn(X.shape, generator=generator, dtype=X.dtype)).clamp(0.0, 1.0)
 
 
@@ -268,8 +269,8 @@ def levelled(time: Tensor, gain: Tensor) -> Tensor:
     """Normal scores of gains among the gains of about the same time, (n,).
 
     Gains shrink by orders of magnitude as training converges, and a run that collapses loses more than all others gain
-    together. A choice depends only on which gains were larger at the same time. So the score is the normal quantile of
-    a gain's rank among those that began at most ``_NEAR`` intervals from it.
+    together. Only the order of gains at the same time matters for a choice. So the score is the normal quantile of a
+    gain's relative rank among the gains whose stretches began at most 1.5 intervals before or after its own.
 
     Args:
         time: (n,) in intervals.
@@ -285,19 +286,19 @@ def mixture_of_gains(
 ) -> MemberMixture:
     """Gaussian processes given n targets, with hyperparameters drawn from a prior and weighted by their evidence.
 
-    A Sobol sequence draws a length-scale for each column, the noise, and the rate of change. The squared unit s of
-    a process has an inverse gamma prior (a, a), so that with A = K + lambda I in its unit
+    A Sobol sequence draws a length-scale for each column, the noise, and the rate of change. The squared unit s of a
+    process has an inverse gamma prior (a, a), which is conjugate. So with A = K + lambda I in this unit
 
         ln p(y) = -1/2 ln det A - (a + n/2) ln(a + 1/2 y^T A^{-1} y) + constant,
-        1 / E[1/s | y] = (2a + y^T A^{-1} y) / (2a + n),  taken for s
+        1 / E[1/s | y] = (2a + y^T A^{-1} y) / (2a + n),  which is used as s.
 
-    (conjugate; derived). The most likely ones predict together, by their weights.
+    The six processes with the largest evidence predict together, weighted by it.
 
     Args:
         X: (n, d) in the unit cube; some columns may exceed it slightly.
         time: (n,), in intervals.
         target: (n,), of mean about 0 and variance about 1.
-        pending: (1, k, d + 1), [x, time] of stretches whose gain is not known yet: they lower the variance.
+        pending: (1, k, d + 1), [x, time] of stretches whose gain is not known yet, which lower the variance.
         seed: seed of the sequence.
 
     Cost: O(P n^3), P = 32 priors.
@@ -342,7 +343,7 @@ def _draws(d: int, seed: int) -> Tensor:
 
 
 def _empty(X: Tensor, theta: Tensor) -> PointMembers:
-    """Empty processes with these hyperparameters, of sufficient capacity."""
+    """Processes with these hyperparameters, without observations, with room for those of X."""
     n, d = X.shape
     box = torch.stack([X.new_zeros(d), X.new_ones(d)])
     return PointMembers(box, theta[:, :d], *theta[:, d:].T, capacity=max(n, 2))

@@ -1,4 +1,4 @@
-"""Population-based bandits in Ray Tune, on models of noise and drift: ``pip install ".[ray]"`` in a checkout."""
+"""Population-based bandits in Ray Tune, with models of noise and drift: ``pip install ".[ray]"`` in a checkout."""
 
 from __future__ import annotations
 
@@ -23,37 +23,37 @@ from bandits_torch.integrations.population import Population, Range, Ranges
 __all__ = ["PB2"]
 _FILE = "bandits_torch_pb2.json"  # in Tune's folder of an experiment
 _OF_A_TRIAL = ("last_score", "last_train_time", "last_perturbation_time")
-_DECADES = 30.0  # least ratio of the ends at which a list is also seen on a logarithmic scale
+_LOG_FROM = 30.0  # least high / low of a list that models also see on a logarithmic scale
 
 
 class PB2(PopulationBasedTraining):
     """Population-based bandits (Parker-Holder et al. 2020) in place of ``ray.tune.schedulers.pb2.PB2``.
 
-    As there, trials in the lower quantile continue from the weights of one in the upper quantile, with hyperparameters
-    that a Gaussian process chooses; arguments and files are the same. The choice differs (``Population``): it averages
-    over noise, length-scales and drift, weighted by the likelihood of the observed gains; other trials in training
-    lower the variance; a failed run counts as the worst gain; and ranges may be logarithmic, of integers, of multiples
-    and of categories.
+    As in Ray's class, trials in the lower quantile continue from the weights of a trial in the upper quantile, with
+    hyperparameters that a Gaussian process chooses; arguments and files are the same. The choice differs
+    (``Population``): it averages over noise, length-scales and drift, weighted by the likelihood of the observed gains.
+    Other trials in training lower the variance. A failed run counts as the worst gain. Ranges may be logarithmic, of
+    integers, of multiples and of categories.
 
     Args:
         time_attr: the name of the time in a result.
         metric, mode: the metric, ``"max"`` or ``"min"``; None: those of ``TuneConfig``.
         perturbation_interval: > 0, in units of ``time_attr``.
-        hyperparam_bounds: by name, nested or not: ``[low, high]``, integers if the trial's value is one, also seen on a
-            logarithmic scale if ``high`` is at least 30 ``low``; ``tune.uniform``, ``loguniform``, ``randint``,
-            ``lograndint`` and their quantized forms; ``tune.choice``, or ``tune.grid_search``, which means the same.
-            Trials whose configuration lacks a name begin at Sobol points.
-        quantile_fraction: from 0 to 0.5, the share of trials that give or take over weights.
+        hyperparam_bounds: ranges by name, nested or not. ``[low, high]``: integers if the trial's value is one; models
+            also see a logarithmic scale if ``low`` > 0 and ``high`` >= 30 ``low``. ``tune.uniform``, ``loguniform``,
+            ``randint``, ``lograndint`` and their quantized forms. ``tune.choice``, or equivalently
+            ``tune.grid_search``. A trial whose configuration lacks a name begins at a Sobol point.
+        quantile_fraction: from 0 to 0.5, the share of trials whose weights are copied, and of those that copy them.
         log_config, require_attrs, synch: as in Ray.
         custom_explore_fn: changes the chosen configuration, and returns it.
 
     Attributes:
         population: the members and the model of their gains.
 
-    The seed is drawn from Python's ``random``. ``Tuner.restore`` continues the run: the state is kept in a file in
-    Tune's folder. ``save`` and ``restore`` pickle the whole scheduler, as Ray's do; restore only files that you trust.
+    The seed is drawn from Python's ``random``. ``Tuner.restore`` continues the run from a state file in Tune's folder.
+    ``save`` and ``restore`` pickle the whole scheduler, as Ray's do; restore only files that you trust.
 
-    Raises ValueError that names a bad argument. Cost: tens of milliseconds when a trial is replaced, else none.
+    Raises ValueError that names a bad argument. Cost: tens of milliseconds when a trial is replaced, otherwise none.
     """
 
     def __init__(
@@ -101,13 +101,15 @@ class PB2(PopulationBasedTraining):
             synch=synch,
         )
         self.population = Population(Ranges(ranges), interval, seed=random.getrandbits(31))
-        self._begun: dict[str, dict[str, Any]] | None = None  # of the trials of a restored experiment
+        self._begun: dict[str, dict[str, Any]] | None = (
+            None  # saved state of each trial of a restored experiment
+        )
         self._saved = False
 
     # -- what Tune calls -------------------------------------------------------------------------------
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
-        """Complete the trial's configuration."""
+        """Add the hyperparameters that the trial's configuration lacks."""
         lacking = [name for name, path in self._paths.items() if _at(trial.config, path) is None]
         if lacking:
             values = self._values(self.population.opening(), {})
@@ -138,7 +140,7 @@ class PB2(PopulationBasedTraining):
         super().on_trial_complete(tune_controller, trial, result)
 
     def on_trial_error(self, tune_controller: Any, trial: Trial) -> None:
-        """The trial failed; if Tune tries again, it counts as new."""
+        """The trial failed; if Tune tries it again, it counts as new."""
         self.population.leave(trial.trial_id)
         super().on_trial_error(tune_controller, trial)
 
@@ -181,7 +183,7 @@ class PB2(PopulationBasedTraining):
         self.__dict__.update(pickle.loads(Path(checkpoint_path).read_bytes()))  # noqa: S301  # as Ray's schedulers do
 
     def _write(self, trial: Trial) -> None:
-        """Write what Tune does not save of a scheduler into its folder of the experiment."""
+        """Write the state that Tune does not save into its folder of the experiment."""
         folder = Path(trial.local_experiment_path)
         if not trial.local_experiment_path or not folder.is_dir():
             return
@@ -196,23 +198,24 @@ class PB2(PopulationBasedTraining):
             file.write(json.dumps(kept, default=float).encode())
 
     def _restored(self, trial: Trial) -> dict[str, dict[str, Any]]:
-        """The state of the trials in a restored experiment; empty for a new one."""
+        """Load the state of a restored experiment, and return that of its trials by name; empty for a new
+        experiment."""
         path = Path(trial.local_experiment_path or "") / _FILE
         if not trial.last_result or not path.is_file():
             return {}
         kept = json.loads(path.read_bytes())
-        # Each trial begins at its own checkpoint, so the current stretches are dropped.
+        # Trials go back to their checkpoints, so the stretches in progress are dropped.
         self.population.load_state_dict({**kept["population"], "now": {}})
         self._next_perturbation_sync = kept["next"]
         return kept["trials"]
 
     def _numbers(self, config: Mapping[str, Any]) -> dict[str, float]:
-        """The hyperparameters of a configuration as numbers of their ranges."""
+        """The hyperparameters of a configuration, as numbers in their ranges."""
         given = {name: _at(config, self._paths[name]) for name in self.population.space.axes}
         return {name: self._entries[name].number(value) for name, value in given.items()}
 
     def _values(self, numbers: Mapping[str, float], like: Mapping[str, Any]) -> dict[str, Any]:
-        """Values of all hyperparameters at these numbers of their ranges, of the types that ``like`` has."""
+        """Values of all hyperparameters at these numbers in their ranges, of the types of the values ``like``."""
         return {
             name: entry.value(numbers.get(name, entry.only), like.get(name))
             for name, entry in self._entries.items()
@@ -224,10 +227,10 @@ class _Entry:
     """An entry of ``hyperparam_bounds``.
 
     Attributes:
-        range: what there is to choose from; None if there is one value.
-        only: the number of that value.
-        whole: whether values are integers; None: if the value that is replaced is one.
-        categories: values of any type, whose numbers are their places. They are told apart by type, too.
+        range: the range of values; None if there is only one.
+        only: the number of this value.
+        whole: whether values are integers; None: integers if the replaced value is one.
+        categories: values of any type, whose numbers are their positions. Equal values of different types differ.
     """
 
     range: Range | None
@@ -236,14 +239,14 @@ class _Entry:
     categories: tuple[Any, ...] = ()
 
     def number(self, value: Any) -> float:
-        """The number of a value: the nearest of the range; -1 for one that is no category."""
+        """The number of a value: the nearest in the range; for categories its position, or -1."""
         if self.categories:
             return float(_place(value, self.categories))
         assert self.range is not None
         return min(max(float(value), self.range.low), self.range.high)
 
     def value(self, number: float, like: Any) -> Any:
-        """The value at a number, for one that replaces ``like``."""
+        """The value at a number, of the type of the value ``like`` that it replaces."""
         if self.categories:
             return self.categories[int(number)]
         return round(number) if self._is_whole(like) else number
@@ -258,7 +261,7 @@ class _Entry:
 
 
 def _place(value: Any, values: Sequence[Any]) -> int:
-    """The place of the first value that is equal and of the same type, or -1."""
+    """The position of the first value that is equal and of the same type, or -1."""
     same = (k for k, one in enumerate(values) if type(one) is type(value) and one == value)
     return next(same, -1)
 
@@ -273,7 +276,7 @@ def _leaves(bounds: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[
 
 
 def _entry(path: tuple[str, ...], given: Any) -> _Entry:
-    """What an entry of ``hyperparam_bounds`` says."""
+    """The ``_Entry`` of an entry of ``hyperparam_bounds``."""
     name = "hyperparam_bounds" + "".join(f"[{key!r}]" for key in path)
     if isinstance(given, Categorical | Mapping):
         values = list(given["grid_search"] if isinstance(given, Mapping) else given.categories)
@@ -296,7 +299,7 @@ def _entry(path: tuple[str, ...], given: Any) -> _Entry:
         spaces = "tune.uniform, loguniform, randint, lograndint, a quantized form, or choice"
         validation.require(two, name, given, f"[low, high], or {spaces}")
         (low, high), whole = given, None
-        log = both = low > 0 and high >= _DECADES * low
+        log = both = low > 0 and high >= _LOG_FROM * low
     ordered = math.isfinite(low) and math.isfinite(high) and low <= high
     validation.require(ordered, name, given, "finite, low <= high")
     axis = Range(float(low), float(high), log, step, both=both) if low < high else None

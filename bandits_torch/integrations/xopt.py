@@ -32,44 +32,44 @@ from bandits_torch.state_files import read_state, write_state
 
 __all__ = ["TimeVaryingUCBGenerator"]
 _KIND = "Xopt generator"
-_LEAST_SPREAD = 1e-12
+_LEAST_VARIANCE = 1e-12  # of an output, relative to its scale
 
 
 class TimeVaryingUCBGenerator(Generator):
-    """Upper confidence bounds of the recipe ``auto`` over the variables, which learns each shot once.
+    """Upper confidence bounds of the recipe ``auto`` over the variables; each shot is learned once.
 
-    A replacement of Xopt's ``time_dependent_upper_confidence_bound``, which fits a new model to all data for every
-    shot. Kernels over time, length-scales, noise and unit are learned online. At most ``capacity`` shots are held, so
-    the cost of a shot does not grow. It needs no initial data: the first shots are Sobol points.
+    It replaces Xopt's ``time_dependent_upper_confidence_bound``, which fits a new model to all data for every shot.
+    Kernels over time, length-scales, noise and unit are learned online. At most ``capacity`` shots are held, so the
+    cost of a shot does not grow. No initial data are needed: the first shots are Sobol points.
 
-    With constraints each constrained output has a separate model, and it maximises
+    With constraints, each constrained output has a separate model, and the generator maximises
 
-        (upper bound of the objective in the unit that it learned) + sum_i ln P(constraint i holds),
+        (upper bound of the objective in its learned unit) + sum_i ln P(constraint i holds),
 
-    so a point that surely breaks a constraint is never chosen. This is no guarantee: shots may break constraints
-    that are still being learned (``recipes.safe_gp_ucb``, over arms, is for limits that must hold).
+    so it avoids points that break a constraint with near certainty. This is no guarantee: shots may break constraints
+    that are still being learned. For limits that must hold use ``recipes.safe_gp_ucb``.
 
-    Rows without a finite objective, constraints and time are not learned. After a later change of the data
-    (``remove_data``, ``reset_data``), of the objective's direction, of a constraint or of an attribute, it learns all
-    data again.
+    Rows without a finite objective, constraints and time are not learned. After a change of earlier data
+    (``remove_data``, ``reset_data``), of the objective's direction, of a constraint or of an attribute, all data are
+    learned again.
 
     Attributes:
         width: multiplies the standard deviation.
         clock: ``"shots"``, the number of a row; or ``"time"``, the column ``time`` of the data in seconds, as for
-            Xopt's generator; the next shot is then expected ``added_time`` seconds from now.
-        max_travel_distances: how far each variable may move from the last shot of the data, in shares of the ranges, as
-            in Xopt's generators. None: no limit. There is none before the first shot.
+            Xopt's generator. The next shot is then expected ``added_time`` seconds from now.
+        max_travel_distances: how far each variable may move from the last shot of the data, as a share of its range, as
+            in Xopt's generators. None: no limit. The first shot has no limit.
         move_price: price of a move of a variable across its whole range, in units of the objective
-            (``CostlyMoves``). It cannot be combined with constraints, which the previous shot may break by now.
+            (``CostlyMoves``). Not with constraints, because staying at the previous shot may break them by now.
         capacity, options: of ``auto_over_points``; ``options`` such as ``{"refine_every": 10}``.
         seed: seed of all random numbers.
         state: the learned state, in Xopt's YAML: after a reload the generator continues with the same bits.
 
     Cost: a step of ``PointAveraging`` for each shot and each output.
 
-    Raises ValueError (Xopt's ``VOCSError``) for several objectives, and discrete or contextual variables; for an
-    objective to explore, ``max_travel_distances`` that are not one above 0 for each variable, and a ``move_price`` with
-    constraints.
+    Raises ValueError (Xopt's ``VOCSError``) for several objectives, and for discrete or contextual variables. Raises
+    ValueError for an objective to explore, ``max_travel_distances`` that are not one number above 0 for each variable,
+    and a ``move_price`` with constraints.
     """
 
     name = "time_varying_ucb"
@@ -101,7 +101,7 @@ class TimeVaryingUCBGenerator(Generator):
         return vocs
 
     def generate(self, n_candidates: int) -> list[dict[Hashable, Any]]:
-        """The next shots, each of which counts those before it as pending."""
+        """The next shots; each is chosen with the shots before it pending."""
         validation.positive_integer("n_candidates", n_candidates)
         self._learn()
         assert self._rows is not None
@@ -150,7 +150,7 @@ class TimeVaryingUCBGenerator(Generator):
             self._built_with = settings
             known = self._begin(of)
             if known > len(rows):
-                known = self._begin(of)  # without a state, which the first call took
+                known = self._begin(of)  # without the state, which the first call has used up
             self._rows = rows[:known]
         assert self._rows is not None
         d, signs = len(self.vocs.variable_names), [_sign(self.vocs), *[1.0] * (len(outputs) - 1)]
@@ -166,7 +166,7 @@ class TimeVaryingUCBGenerator(Generator):
         self._rows = rows
 
     def _numbers(self, columns: list[str]) -> np.ndarray:
-        """The data, (n, columns + 1): values and, last, time."""
+        """The data, (n, columns + 1), with the time last."""
         if self.data is None or not len(self.data):
             return np.empty((0, len(columns) + 1))
         values = self.data.reindex(columns=columns).to_numpy(dtype=float)
@@ -178,7 +178,7 @@ class TimeVaryingUCBGenerator(Generator):
         return np.column_stack([values, times])
 
     def _begin(self, of: tuple[str, ...]) -> int:
-        """New models, in the state ``state`` if there is one; returns the number of rows they have learned."""
+        """Build new models, in the state ``state`` if there is one, and return how many rows they have learned."""
         about: dict[str, Any] = {"capacity": self.capacity, "seed": self.seed, **self.options}
         domain = _domain(self.vocs)
         first = auto_over_points(domain, width=self.width, kind=_WithinLimits, **about)
@@ -211,12 +211,12 @@ class TimeVaryingUCBGenerator(Generator):
 
 
 class _WithinLimits(PointAveraging):
-    """A policy that adds to its bounds the log probability that other outputs, each with a model, are within limits."""
+    """Adds to its upper bound the log probability that other outputs, each with a model, are within limits."""
 
     limits: Sequence[tuple[PointAveraging, float, float]] = ()
 
     def acquisition(self) -> AcquisitionFunction:
-        """The upper bound plus the logarithms of the probabilities."""
+        """The upper bound plus the log probabilities."""
         return _Feasible(super().acquisition(), self.limits) if self.limits else super().acquisition()
 
 
@@ -231,13 +231,13 @@ class _Feasible(AcquisitionFunction):
         self._limits = [(model.mixture(), low, high) for model, low, high in limits]
 
     def forward(self, X: Tensor) -> Tensor:
-        """Values at X, in the shape of the bound's."""
+        """Values at X, in the shape of the bound."""
         value = self.bound(X)
         for model, low, high in self._limits:
             posterior = model.posterior(X)
             mean, variance = (m.squeeze(-1).squeeze(-1) for m in (posterior.mean, posterior.variance))
             scale = (model.weights * model.scale).sum(-1) / model.unit.square()
-            least = _LEAST_SPREAD * (scale + mean.detach().square())
+            least = _LEAST_VARIANCE * (scale + mean.detach().square())
             spread = variance.clamp_min(least).sqrt()
             below, above = (low - mean) / spread, (high - mean) / spread
             if math.isinf(low):
