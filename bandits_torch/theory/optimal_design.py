@@ -1,22 +1,22 @@
-"""The optimisation problems of Hong, Li & Tewari (2023): optimal designs, the problem OP and gamma_{phi,T}; and their
-inverse propensity scores.
+"""The optimisation problems of Hong, Li & Tewari (2023), optimal designs, OP and gamma_{phi,T}, and their inverse
+propensity scores.
 
-All minimise over probability distributions P on the arms, or on a subset A of them,
+All problems minimise over probability distributions P on the arms, or on a subset A of them,
 
     F(P) = sum_x P(x) g(x) - w log det S(P, r),      S(P, r) = sum_x P(x) phi(x) phi(x)^T + r I.
 
 | symbol | argument | meaning |
 |---|---|---|
-| phi, N, p | ``features``, (..., N, p) | one row per arm; any two with the same Gram matrix give the same P |
+| phi, N, p | ``features``, (..., N, p) | one row per arm; P depends only on their Gram matrix |
 | r | ``ridge``, a number or (...) | sigma/T of the paper, > 0 |
 | g | ``gaps``, (..., N) | linear term; none for a design |
 | w | ``weight`` | 2/beta in OP, 1 for a design |
-| A | ``among``, (..., N) booleans | support of P |
+| A | ``among``, (..., N) booleans | arms that may have P(x) > 0 |
 
 grad F = g - w h with the leverages h(x) = phi(x)^T S^{-1} phi(x), and the Hessian is w M * M (elementwise) with
 M = phi S^{-1} phi^T. The certificate is the Frank-Wolfe gap sum_x P(x) grad_x - min_{x in A} grad_x, which
-bounds F(P) - min F. Leading dimensions are solved together, by one of the three solvers at the end of the file. These
-see one leading dimension, and phi / sqrt(r): with these features M is the same, and r = 1.
+bounds F(P) - min F. Leading dimensions are solved together, by one of the three solvers at the end of the file. The
+solvers take one leading dimension, and features phi / sqrt(r), which give the same M with r = 1.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.theory.widths import checked
 
-_INTERIOR_POINT_UP_TO = 1000  # arms; above, Newton steps of O(N^3) are kept to a working set
+_INTERIOR_POINT_UP_TO = 1000  # arms; with more, Newton steps, O(N^3), are restricted to a working set
 _MOST_NEWTON_STEPS = 80
 _TO_THE_BOUNDARY = 0.99
-_MOST_ROUNDS = 100  # of the active set; each adds arms, so it seldom needs more than ten
+_MOST_ROUNDS = 100  # of the active set; each adds arms, so more than ten are rare
 _MOST_PAIRWISE_STEPS = 100_000
-_CHECK_EVERY = 50  # pairwise steps between looks at the gap, each of which waits for the device
-_REFRESH_EVERY = 500  # pairwise steps between fresh inverses, against rounding
+_CHECK_EVERY = 50  # pairwise steps between checks of the gap, which wait for the device
+_REFRESH_EVERY = 500  # pairwise steps between new inverses, so that rounding errors do not accumulate
 
 
 @dataclass(frozen=True)
@@ -45,8 +45,8 @@ class Design:
     Attributes:
         probabilities: P, (..., N), summing to 1.
         duality_gap: (...), an upper bound on F(P) - min F, up to rounding (about 1e-12 of the leverages).
-        leverages: h(x) = phi(x)^T S(P, r)^{-1} phi(x) of every arm, (..., N), those outside A too.
-        log_det: log det(S(P, r) / r), (...); the paper's log det S_phi(P T / sigma, 1).
+        leverages: h(x) = phi(x)^T S(P, r)^{-1} phi(x) of every arm, (..., N), also outside A.
+        log_det: log det(S(P, r) / r), (...), which is the paper's log det S_phi(P T / sigma, 1).
     """
 
     probabilities: Tensor
@@ -70,7 +70,7 @@ def optimal_design(
 
     Args:
         features, ridge, among: as in the module's table.
-        tolerance: the duality gap at which the solver stops.
+        tolerance: the largest duality gap at which the solver stops. It also stops after a fixed number of steps.
         method: ``"interior_point"``: about 20 Newton steps of O(N^3) each; ``"active_set"``: the same on a
             working set of a few p arms, and O(N p^2) to extend it; ``"frank_wolfe"``: pairwise steps of
             O(N p + p^2) with linear convergence, and no matrix larger than p x p or N x p, for ranks too large
@@ -100,8 +100,8 @@ def exploration_problem(
         features, gaps, ridge, weight, among: as in the module's table; ``weight`` a number or (...).
         tolerance, method: as for ``optimal_design``. The gap is in units of ``gaps``.
 
-    Computes in float64, whatever the dtype of the features, which is that of the result. Cost and errors: as for
-    ``optimal_design``; also raises ValueError for ``gaps`` or a ``weight`` that do not fit.
+    Computes in float64; the result has the dtype of the features. Cost and errors are as for ``optimal_design``. Also
+    raises ValueError for ``gaps`` or a ``weight`` that do not fit.
 
     Source: Hong, Li & Tewari 2023, equation 1.
     """
@@ -133,7 +133,7 @@ def exploration_problem(
     h, log_det = leverages(phi, P)
     gradient = g - w * h
     lowest = gradient.masked_fill(~allowed, torch.inf).amin(-1, keepdim=True)
-    # sum P (grad - min) rather than sum P grad - min: no difference of large numbers.
+    # sum P (grad - min) instead of sum P grad - min avoids the difference of large numbers.
     gap = (P * (gradient - lowest)).sum(-1)
     return Design(*(value.to(features.dtype) for value in (P, gap, h, log_det)))
 
@@ -182,8 +182,8 @@ def optimal_exploration(
 def fractional_gain(features: Tensor, ridge: float | Tensor) -> Tensor:
     """gamma_{phi,T} = max_P log det S(T P / sigma, 1), (...), with ``ridge`` = sigma/T.
 
-    The maximum over fractional counts (section 2.1), without a factor 1/2; at least twice the greedy gain, or any
-    gain of whole counts, at noise variance sigma. The maximiser is the optimal design.
+    The maximum over fractional counts (section 2.1), without a factor 1/2. It is at least twice any gain of T pulls at
+    noise variance sigma. The maximiser is the optimal design.
 
     Source: Hong, Li & Tewari 2023, section 2.1.
     """
@@ -197,7 +197,7 @@ def features_of_covariance(covariance: Tensor) -> Tensor:
 
     Raises ValueError for another shape, NaN, infinity, and a matrix that is not positive semi-definite.
 
-    Source: Hong, Li & Tewari 2023, section 2, by an eigendecomposition where they take a Cholesky factor.
+    Source: Hong, Li & Tewari 2023, section 2, with an eigendecomposition instead of their Cholesky factor.
     """
     values, vectors = torch.linalg.eigh(validation.covariance("covariance", covariance))
     largest = values[..., -1:]
@@ -210,14 +210,13 @@ def features_of_covariance(covariance: Tensor) -> Tensor:
 def propensity_matrix(features: Tensor, probabilities: Tensor, ridge: float | Tensor) -> Tensor:
     """M(P) = phi S(P, r)^{-1} phi^T, (..., N, N), from features (..., N, p) and P (..., N). O(N p^2 + N^2 p).
 
-    With P (``probabilities``) the distribution that x_t was drawn from, the inverse propensity score estimate of the
-    reward of arm x is
+    If x_t was drawn from P (``probabilities``), the inverse propensity score estimate of the reward of arm x is
 
         R^_t(x) = phi(x)^T S(P, sigma/T)^{-1} phi(x_t) y_t = M(P)[x, x_t] y_t.
 
-    Each step has a separate estimate, so a change of the rewards does not bias the estimates of other steps. The mean
-    is r - (sigma/T) phi^T S^{-1} theta for r = phi theta: the bias vanishes with the ridge sigma/T. The variance is at
-    most the leverage M(P)[x, x] if |y| <= 1 (Lemma 4.3).
+    Each step has a separate estimate, so a change of the rewards does not bias the estimates of other steps. For
+    expected rewards phi theta its mean is phi theta - (sigma/T) phi S^{-1} theta: the bias vanishes with the ridge
+    sigma/T. The variance is at most the leverage M(P)[x, x] if |y| <= 1 (Lemma 4.3).
 
     Raises ValueError unless there is one probability per arm and ``ridge`` > 0.
 
@@ -248,7 +247,7 @@ def _over_ridge(features: Tensor, ridge: float | Tensor) -> Tensor:
 
 
 def _together(**shapes: torch.Size) -> torch.Size:
-    """The batch shape that these broadcast to; ValueError names the first that does not."""
+    """The batch shape to which these broadcast. Raises a ValueError that names the first that does not fit."""
     batch = torch.Size()
     for name, shape in shapes.items():
         try:
@@ -277,8 +276,8 @@ def leverages(phi: Tensor, P: Tensor) -> tuple[Tensor, Tensor]:
 def interior_point(phi: Tensor, g: Tensor, w: Tensor, allowed: Tensor, tolerance: float) -> Tensor:
     """Primal-dual Newton steps on grad F - z + nu = 0, sum P = 1, P z = tau -> 0.
 
-    With P^{1/2} on both sides the Newton matrix is P^{1/2} (w M * M) P^{1/2} + diag(z), bounded however small
-    some P get. A member of the batch leaves it when it reaches its gap; the best P seen of each is returned.
+    With P^{1/2} on both sides the Newton matrix is P^{1/2} (w M * M) P^{1/2} + diag(z), which stays bounded as entries
+    of P vanish. A member leaves the batch once its gap is small enough; the best P seen of each member is returned.
     """
     count = allowed.sum(-1, keepdim=True)
     P = allowed / count.to(phi.dtype)
@@ -287,7 +286,7 @@ def interior_point(phi: Tensor, g: Tensor, w: Tensor, allowed: Tensor, tolerance
     spread = highest - scaled.masked_fill(~allowed, torch.inf).amin(-1, keepdim=True)
     z = torch.where(allowed, (w * spread).clamp_min(1e-3 * w), 1.0)
     found, best_gap = P.clone(), torch.full_like(w, torch.inf)
-    member = torch.arange(len(P), device=P.device)  # of those that are not done
+    member = torch.arange(len(P), device=P.device)  # indices of those that are not done
     for _ in range(_MOST_NEWTON_STEPS):
         V, _log_det = whitened(phi, P)
         M = V.mT @ V
@@ -301,8 +300,8 @@ def interior_point(phi: Tensor, g: Tensor, w: Tensor, allowed: Tensor, tolerance
             member = member[left]
             if len(member) == 0:
                 break
-            held = (phi, g, w, allowed, count, P, z, best_gap, M, gradient)
-            phi, g, w, allowed, count, P, z, best_gap, M, gradient = (each[left] for each in held)
+            every = (phi, g, w, allowed, count, P, z, best_gap, M, gradient)
+            phi, g, w, allowed, count, P, z, best_gap, M, gradient = (each[left] for each in every)
         P, z = _newton_step(M, gradient, P, z, w, allowed, count)
     return found
 
@@ -340,7 +339,7 @@ def _newton_step(
 
 
 def _longest(P: Tensor, dP: Tensor, z: Tensor, dz: Tensor) -> Tensor:
-    """Largest steps in (0, 1] of both, (2, ..., 1), that leave 1 % of every entry."""
+    """Largest steps in (0, 1] for P and z, (2, ..., 1), that leave at least 1 % of every entry."""
     value, change = torch.stack([P, z]), torch.stack([dP, dz])
     ratio = torch.where(change < 0, -value / change, torch.inf)
     return (_TO_THE_BOUNDARY * ratio.amin(-1, keepdim=True)).clamp_max(1.0)
@@ -349,36 +348,36 @@ def _longest(P: Tensor, dP: Tensor, z: Tensor, dz: Tensor) -> Tensor:
 def active_set(phi: Tensor, g: Tensor, w: Tensor, allowed: Tensor, tolerance: float) -> Tensor:
     """Interior point on a working set that grows by the arms of lowest gradient until it contains the support.
 
-    The optimum has a small support (of order p), so a round costs O(N p^2) to score all arms and the cube
-    of the working set to solve. All members of a batch have working sets of the same size.
+    The optimum has a small support (of order p). A round costs O(N p^2) to score all arms, and the cube of the working
+    set's size to solve. All members of a batch have working sets of the same size.
     """
     rank = phi.shape[-1]
     size = min(allowed.shape[-1], 2 * rank)
     P = allowed / allowed.sum(-1, keepdim=True).to(phi.dtype)
-    held = torch.zeros_like(allowed)
+    support = torch.zeros_like(allowed)
     for _ in range(_MOST_ROUNDS):
         gradient = (g - w * leverages(phi, P)[0]).masked_fill(~allowed, torch.inf)
         lowest = gradient.amin(-1, keepdim=True)
         if bool(((P * (gradient - lowest).masked_fill(~allowed, 0.0)).sum(-1) <= tolerance).all()):
             break
         # Arms with mass stay; the best of the others fill the set.
-        order = gradient.masked_fill(held, -torch.inf).argsort(-1)[..., :size]
+        order = gradient.masked_fill(support, -torch.inf).argsort(-1)[..., :size]
         chosen = allowed.gather(-1, order)
         inner = phi.gather(-2, order.unsqueeze(-1).expand(*order.shape, rank))
         solved = interior_point(inner, g.gather(-1, order), w, chosen, 0.5 * tolerance)
         P = torch.zeros_like(P).scatter(-1, order, solved)
-        held = P > 1e-9
+        support = P > 1e-9
         size = min(allowed.shape[-1], size + max(1, rank // 2))
     return P
 
 
 def pairwise_frank_wolfe(phi: Tensor, g: Tensor, w: Tensor, allowed: Tensor, tolerance: float) -> Tensor:
-    """Moves mass from the worst arm in the support to the best arm, with exact line search.
+    """Moves mass from the worst arm j of the support to the best arm i, with exact line search.
 
-    S moves by d (phi_i phi_i^T - phi_j phi_j^T), of rank two: its inverse and the leverages follow in
+    S changes by d (phi_i phi_i^T - phi_j phi_j^T), which has rank two, so its inverse and the leverages are updated in
     O(p^2 + N p). With a, b, c = M_ii, M_jj, M_ij, det S changes by the factor q(d) = 1 + d s - d^2 e, s = a - b and
-    e = a b - c^2 >= 0. So the step d is the argmin over [0, P_j] of slope d - w log q(d), slope = g_i - g_j, which is
-    stationary where slope q(d) = w q'(d): slope (1 + d s - d^2 e) = w (s - 2 d e), on the branch with q > 0. The
+    e = a b - c^2 >= 0. So the step d is the argmin over [0, P_j] of slope d - w log q(d), slope = g_i - g_j. This is
+    stationary at slope q(d) = w q'(d), that is slope (1 + d s - d^2 e) = w (s - 2 d e), on the branch with q > 0. The
     function is convex there, so clamping the root to the interval is exact.
     """
     P = allowed / allowed.sum(-1, keepdim=True).to(phi.dtype)
@@ -399,7 +398,7 @@ def pairwise_frank_wolfe(phi: Tensor, g: Tensor, w: Tensor, allowed: Tensor, tol
         first, second = inverse @ phi[rows, to].unsqueeze(-1), inverse @ phi[rows, away].unsqueeze(-1)
         columns = phi @ torch.cat([first, second], -1)  # M_.i and M_.j, (b, N, 2)
         a, b, c = columns[rows, to, 0], columns[rows, away, 1], columns[rows, to, 1]
-        # A d^2 + B d + C = 0 with C < 0 (downhill): its smallest positive root, in the form without cancellation.
+        # The smallest positive root of A d^2 + B d + C = 0, C < 0 (downhill), in the form without cancellation.
         slope, weight = g[rows, to] - g[rows, away], w.squeeze(-1)
         s, e = a - b, (a * b - c * c).clamp_min(1e-300)
         A, B, C = -slope * e, slope * s + 2 * weight * e, slope - weight * s
@@ -409,8 +408,8 @@ def pairwise_frank_wolfe(phi: Tensor, g: Tensor, w: Tensor, allowed: Tensor, tol
         left = P[rows, away] - d
         P = P.index_put((rows, away), torch.where(left < 1e-15, 0.0, left))
         P = P.index_put((rows, to), P[rows, to] + d)
-        # Woodbury with U = [phi_i, phi_j] and D = diag(d, -d): (D^{-1} + U^T S^{-1} U)^{-1}, multiplied by d so that
-        # d = 0 needs no special case.
+        # Woodbury with U = [phi_i, phi_j] and D = diag(d, -d) needs G = (D^{-1} + U^T S^{-1} U)^{-1}. The matrix is
+        # multiplied by d before it is inverted, so that d = 0 does not divide by zero.
         m11, m22, m12 = 1 + d * a, d * b - 1, d * c
         det = (m11 * m22 - m12 * m12) / d.clamp_min(1e-300)
         G = torch.stack([torch.stack([m22, -m12], -1), torch.stack([-m12, m11], -1)], -2) / det[:, None, None]
