@@ -85,9 +85,8 @@ class BanditSampler(BaseSampler):
         self._study = ""
         self._axes: dict[str, Axis] = {}
         self._asked: dict[int, Tensor] = {}
-        self._begun: dict[
-            int, Any
-        ] = {}  # start of each trial asked or learned: together they identify the study
+        # The start of each trial asked or learned. Together they identify the study.
+        self._begun: dict[int, Any] = {}
 
     def reseed_rng(self) -> None:
         """See Optuna: use other random numbers."""

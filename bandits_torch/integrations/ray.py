@@ -101,9 +101,7 @@ class PB2(PopulationBasedTraining):
             synch=synch,
         )
         self.population = Population(Ranges(ranges), interval, seed=random.getrandbits(31))
-        self._begun: dict[str, dict[str, Any]] | None = (
-            None  # saved state of each trial of a restored experiment
-        )
+        self._begun: dict[str, dict[str, Any]] | None = None  # saved state by trial, of a restored experiment
         self._saved = False
 
     # -- what Tune calls -------------------------------------------------------------------------------
@@ -198,8 +196,7 @@ class PB2(PopulationBasedTraining):
             file.write(json.dumps(kept, default=float).encode())
 
     def _restored(self, trial: Trial) -> dict[str, dict[str, Any]]:
-        """Load the state of a restored experiment, and return that of its trials by name; empty for a new
-        experiment."""
+        """Load the state of a restored experiment; the states of its trials by name, empty for a new experiment."""
         path = Path(trial.local_experiment_path or "") / _FILE
         if not trial.last_result or not path.is_file():
             return {}
