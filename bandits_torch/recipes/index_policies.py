@@ -294,29 +294,28 @@ def tv_gp_ucb(
     averaged.
 
     ``stale``: over a domain, exponential forgetting drops an observation once it can change no mean by more than this
-    many prior standard deviations (``StaleObservations``), so that steps do not slow down. ``"wasserstein"`` drops more
-    (``WassersteinForgetting``), without that bound. None keeps all.
+    many prior standard deviations (``StaleObservations``), so that steps do not slow down. ``"wasserstein"`` drops
+    more, without that bound, also under a Matern kernel over time (``WassersteinForgetting``). None keeps all.
 
     Raises ValueError for another ``time_kernel``, and for a ``stale`` that is not > 0 or has no effect.
     """
     time_kernel = as_time_kernel(time_kernel)
-    over_points = setup.domain is not None
+    if time_kernel is None and forgetting_rate != 0:
+        time_kernel = exponential_forgetting(forgetting_rate)
     rule: ForgettingRule | None = None
     if isinstance(stale, str):
         validation.require(stale == "wasserstein", "stale", stale, "a tolerance, 'wasserstein' or None")
-        validation.require(over_points, "stale", stale, "the default or None, over arms")
+        drops = setup.domain is not None and time_kernel is not None
+        validation.require(drops, "stale", stale, "the default or None, except under drift over a domain")
         rule = WassersteinForgetting()
     elif stale is not None:  # the default takes effect only over points with exponential forgetting
         validation.positive("stale", stale)
-        drops = over_points and isinstance(time_kernel, ExponentialForgettingKernel | None)
-        expected = "the default, 'wasserstein' or None, without a domain and exponential forgetting"
+        drops = setup.domain is not None and isinstance(time_kernel, ExponentialForgettingKernel)
+        expected = "the default or None, except under exponential forgetting over a domain"
         validation.require(drops or stale == STALE, "stale", stale, expected)
         rule = StaleObservations(stale) if drops else None
-    if time_kernel is None:
-        if forgetting_rate == 0:  # a function known not to change
-            return _gp_ucb(setup, delta, width)
-        time_kernel = exponential_forgetting(forgetting_rate)
-    return _gp_ucb(drifting(setup, time_kernel), delta, width, rule)
+    setup = setup if time_kernel is None else drifting(setup, time_kernel)
+    return _gp_ucb(setup, delta, width, rule)
 
 
 @recipe(takes=GP, points=True, race=OWN_WIDTH_AND_CONSTANT)
@@ -476,7 +475,7 @@ def _limits_and_models(
     validation.require(listed, "constraints", constraints, "a sequence of OutcomeConstraint")
     given = tuple(constraints or ())
     for one in given:
-        validation.instance("constraints", one, OutcomeConstraint, "of OutcomeConstraint")
+        validation.instance("constraints", one, OutcomeConstraint, "a sequence of OutcomeConstraint")
     names = [one.name for one in given]
     validation.require(len(set(names)) == len(names), "constraints", names, "of different names")
     limits = {one.name: (one.low, one.high) for one in given}

@@ -207,6 +207,8 @@ def test_bad_settings_and_models_are_refused_by_name():
         (SQUARE, "oldest", {}),
         (SQUARE, -1.0, {}),
         (SQUARE, 1e-3, {"time_kernel": MaternKernel().double()}),
+        (SQUARE, 1e-3, {"forgetting_rate": 0.0}),
+        (SQUARE, "wasserstein", {"forgetting_rate": 0.0}),
     ):
         with pytest.raises(ValueError, match="stale"):
             recipes.tv_gp_ucb(choices, RBFKernel().double(), 0.1, stale=stale, **more)
