@@ -86,7 +86,7 @@ class PB2(PopulationBasedTraining):
         self._entries = {"/".join(path): _entry(path, given) for path, given in _leaves(hyperparam_bounds)}
         ranges = {name: entry.range for name, entry in self._entries.items() if entry.range}
         some = len(ranges) > 0
-        validation.require(some, "hyperparam_bounds", hyperparam_bounds, "ranges with something to choose")
+        validation.require(some, "hyperparam_bounds", hyperparam_bounds, "not all of a single value")
         super().__init__(
             time_attr=time_attr,
             metric=metric,

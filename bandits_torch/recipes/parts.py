@@ -131,11 +131,10 @@ _TIME_KERNELS: dict[str, Callable[[Tensor], Kernel]] = {
 
 
 def as_time_kernel(time_kernel: Kernel | str | None) -> Kernel | None:
-    """The kernel over time that a text such as ``"quasi-periodic:24"`` names; a kernel or None unchanged.
+    """The kernel over time that a text such as ``"quasi-periodic:24"`` names (``tv_gp_ucb``); a kernel or None
+    unchanged.
 
-    The number is a period (``periodic``, with three harmonics; ``quasi-periodic``, whose shape changes over about five
-    periods), a length-scale (``matern-1/2``, ``-3/2``, ``-5/2``), a forgetting rate (``exponential``) or a drift
-    variance (``wiener``). Kernels joined by ``+`` are averaged. Raises ValueError for any other text.
+    Kernels joined by ``+`` are averaged. Raises ValueError for any other text.
     """
     if not isinstance(time_kernel, str):
         return time_kernel
@@ -197,7 +196,7 @@ def relative_steepness(model: OnlineGP, domain: Domain) -> Tensor:
 def steepness(model: OnlineGP, domain: Domain) -> Tensor:
     """Prior standard deviation of each partial derivative of f, (d,), the largest over the model's batch.
 
-    It is that of a difference quotient over 1e-3 of the side, at the middle of the box.
+    The derivative is approximated by a difference over 1e-3 of the side, from the middle of the box.
     """
     step = 1e-3 * (domain.bounds[1] - domain.bounds[0])
     step = torch.where(step > 0, step, 1.0)  # a fixed coordinate has no range, so f does not change along it

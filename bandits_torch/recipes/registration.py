@@ -212,7 +212,8 @@ def recipe(**about: Any) -> Callable[[Callable[..., Policy]], Callable[..., Poli
 
         def made(setup: Setup, options: dict[str, Any]) -> Policy:
             fits = about.get("points", False) or setup.domain is None
-            validation.require(fits, "arms", setup.choices, f"arms: {name} plays no points of a Domain")
+            expected = f"features or their number: {name} does not play a Domain"
+            validation.require(fits, "arms", setup.choices, expected)
             kernel = setup.kernel
             if not isinstance(kernel, Tensor):  # the caller may change it later
                 setup = replace(setup, kernel=copy.deepcopy(kernel))

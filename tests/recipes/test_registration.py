@@ -60,7 +60,9 @@ def test_a_misspelt_argument_is_refused_with_what_was_perhaps_meant(name):
 def test_a_recipe_over_arms_alone_refuses_a_domain(name):
     box = Domain(torch.tensor([[0.0], [1.0]]).double())
     options = {"horizon": 20} if "horizon" in recipes.registered(name).options else {}
-    with pytest.raises(ValueError, match=f"arms must be arms: {name}"):
+    with pytest.raises(
+        ValueError, match=f"arms must be features or their number: {name} does not play a Domain"
+    ):
         recipes.RECIPES[name](Setup(box, RBFKernel(), 0.1), **options)
 
 
