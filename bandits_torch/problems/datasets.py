@@ -350,9 +350,7 @@ class RegressionTable(StationaryProblem):
         whole = np.isfinite(features).all(1) & np.isfinite(values)
         validation.require(int(whole.sum()) >= 2, "data", str(data), "a table with two complete rows or more")
         parts = [torch.from_numpy(part[whole]).double() for part in (features, values)]
-        spreads = [
-            torch.where(part.std(0) > 0, part.std(0), 1.0) for part in parts
-        ]  # constant columns become 0
+        spreads = [torch.where(part.std(0) > 0, part.std(0), 1.0) for part in parts]  # constant: 0
         arms, rewards = ((part - part.mean(0)) / spread for part, spread in zip(parts, spreads, strict=True))
         if lengthscale is None:
             order = torch.randperm(len(arms), generator=torch.Generator().manual_seed(0))[:1000]

@@ -1,4 +1,4 @@
-"""Logs of past choices: for each pull its time, arm, context, reward and propensity."""
+"""Logs of past pulls, each with time, arm, reward and perhaps propensity and context; and readers of such files."""
 
 from __future__ import annotations
 
@@ -41,14 +41,15 @@ class Log:
         times: (n,) float64, never decreasing.
         arms: (n,) integers 0, ..., N - 1: the arm pulled.
         rewards: (n,) float64: its reward.
-        arm_names: N different names; default "0", "1", ... up to the last arm pulled.
+        arm_names: N >= 2 different names; default "0", "1", ... up to the largest index in ``arms``.
         propensity: (n,) in (0, 1]: the probability with which the pulled arm was drawn; None: not known.
         available: (n, N) booleans: which arms could be pulled; None: all, always.
-        notes: a reader's remarks on the file, one line each.
-        contexts: (n, c) float64, the context of each pull; None: there were none.
-        context_names: M different names if contexts are listed: ``contexts`` is then (n, 1), numbers 0, ..., M - 1.
+        notes: remarks of a reader on the file, one line each.
+        contexts: (n, c) float64, the context of each pull; None: no contexts.
+        context_names: M different names if contexts are listed: ``contexts`` is then (n, 1), with numbers 0, ...,
+            M - 1.
         dated: whether times are dates, in seconds since 1970.
-        zoned: whether these dates name their zone, and count from 1970 in UTC; None: not known.
+        zoned: whether these dates name their time zone and count in UTC; None: not known.
 
     Raises ValueError for anything else, and for a pull of an arm that was not available.
     """
@@ -120,14 +121,14 @@ class Log:
 
     @property
     def context_options(self) -> dict[str, int]:
-        """The option of ``recipes.auto`` that says which contexts there are; empty if there are none."""
+        """The options of ``recipes.auto`` for these contexts; empty without contexts."""
         if self.contexts is None:
             return {}
         listed = len(self.context_names)
         return {"contexts": listed} if listed else {"context_dim": self.contexts.shape[1]}
 
     def over(self, names: Sequence[str]) -> Log:
-        """The same pulls, over arms with these names in this order; arms that are not in the log count as unavailable.
+        """The same pulls over arms with these names, in this order; arms that the log lacks are unavailable.
 
         Raises ValueError if an arm of the log is not among them.
         """
@@ -141,9 +142,9 @@ class Log:
         return replace(self, arms=number[self.arms.long().cpu()], arm_names=tuple(names), available=available)
 
     def under(self, names: Sequence[str]) -> Log:
-        """The same pulls, under listed contexts of these names in this order.
+        """The same pulls under listed contexts with these names, in this order.
 
-        Raises ValueError if contexts have no names, or if one of them is not among these.
+        Raises ValueError if contexts have no names, or if one of the log is not among these.
         """
         validation.require(bool(self.context_names), "log", "contexts without names", "one of named contexts")
         validation.known_names("contexts of the log", self.context_names, names)
@@ -152,7 +153,7 @@ class Log:
         return replace(self, contexts=contexts, context_names=tuple(names))
 
     def __str__(self) -> str:
-        """The contents in sentences."""
+        """A description in sentences."""
         known = "not known" if self.propensity is None else f"{float(self.propensity.min()):.3g} at least"
         lines = [
             f"A log: {len(self.arms)} pulls of {self.num_arms} arms, a reward each. What other arms would have paid is "
@@ -187,25 +188,26 @@ def read_log(
     decimal: str | None = None,
     encoding: str | None = None,
 ) -> Log:
-    """Read a log from CSV or Parquet: a row for each pull. Rows are sorted by time, those of one time stay in order.
+    """Read a log from CSV or Parquet, a row for each pull. Rows are sorted by time; rows of one time keep their order.
 
     Args:
         path: the file.
-        time: name of the column of times, numbers or dates as for ``read_table``; ``"auto"``: recognised likewise.
-        arm, reward: names of the columns with the arm pulled and its reward. None: a column called arm, action,
-            variant, choice or item; and reward, value or y. Where there is none, the only other column of words; and
-            of numbers.
-        propensity: name of the column with the probability with which the arm was drawn. None: one called propensity,
-            probability, prob or p, if there is one.
-        available: name of the column that lists the arms that could be pulled, names separated by |, ; or commas.
-            None: one called available, available_arms, arms_available or eligible, if there is one.
-        contexts: names of the columns that were known before each choice: columns of numbers, or one of words, which
-            are then listed contexts, numbered in alphabetical order.
+        time: the column of times, numbers or dates; ``"auto"``: recognised as by ``read_table``.
+        arm: the column of the arm pulled. None: one called arm, arms, action, variant, choice or item; otherwise the
+            only other column of words.
+        reward: the column of its reward. None: one called reward, rewards, value or y; otherwise the only other column
+            without words.
+        propensity: the column of the probability with which the arm was drawn. None: one called propensity,
+            propensities, probability, prob or p, if there is one.
+        available: the column that lists the arms that could be pulled, separated by |, ; or commas. None: one called
+            available, available_arms, arms_available or eligible, if there is one.
+        contexts: names of the columns that were known before each choice: columns of numbers, or one column of words,
+            which are then listed contexts, numbered in alphabetical order.
         arm_names: all arms, in their order; None: those pulled or listed, in alphabetical order.
         separator, decimal, encoding: as for ``read_table``.
 
-    Raises ValueError for a file that cannot be read, a column that is missing or not recognised, an empty cell, and
-    whatever ``Log`` refuses.
+    Raises ValueError for a file that cannot be read, a column that is missing or not recognised, an empty cell in a
+    column that is read, and whatever ``Log`` refuses.
     """
     validation.instance("path", path, (str, Path), "the path of a file")
     kinds = (*TEXT, ".parquet")
@@ -226,18 +228,18 @@ def read_log(
 def read_data(path: str | Path, **reading: Any) -> RewardTable | Log:
     """Read a file as a table of rewards or as a log of pulls, whichever it is.
 
-    A file is a log if one of its columns is that of the arm and one that of the reward, as ``read_log`` recognises
-    them, and a tidy table if it holds all arms at every time. Everything else is a table with a column for every arm
+    If columns of time, arm and reward are recognised (``read_log``), it is a table with a row for each reward if every
+    arm has exactly one row at every time, otherwise a log. Any other file is a table with a column for every arm
     (``read_table``).
 
-    ``path``: of a CSV, Parquet or NPZ file. ``reading``: separator, decimal, encoding as for ``read_table``.
+    ``path``: of a CSV, Parquet or NPZ file. ``reading``: header, separator, decimal, encoding as for ``read_table``.
 
     Raises ValueError for a file that is neither.
     """
     frame, time, mark = read_frame(path, (), {*_ARM, *_AVAILABLE}, **reading)
     claimed = {name for known in (_PROPENSITY, _AVAILABLE) for name in _called(known, list(frame.columns))}
     of_time = find_time(frame, time, mark)
-    of_arm, of_reward = _pulls(frame, {of_time, *claimed})
+    of_arm, of_reward = _arm_and_reward(frame, {of_time, *claimed})
     if of_time is None or not (len(of_arm) == len(of_reward) == 1):
         return table_of(frame, mark, time_column=time)
     log = _log_of(frame, mark, of_time, {"arm": of_arm[0], "reward": of_reward[0]})
@@ -247,18 +249,18 @@ def read_data(path: str | Path, **reading: Any) -> RewardTable | Log:
 
 
 def _called(known: Sequence[str], names: Sequence[str]) -> list[str]:
-    """Those of the names that are among the known ones."""
+    """The names that are among the known ones, in any case of letters."""
     return [name for name in names if name.strip().lower() in known]
 
 
-def _pulls(
+def _arm_and_reward(
     frame: pd.DataFrame,
     claimed: set[str | None],
     arm: str | None = None,
     reward: str | None = None,
     contexts: Sequence[str] = (),
 ) -> tuple[list[str], list[str]]:
-    """Which columns, none of the ``claimed`` ones, may be that of the arm, and that of the reward."""
+    """Columns that may hold the arm, and columns that may hold the reward, none of them ``claimed`` otherwise."""
     left = [name for name in frame.columns if name not in claimed]
     of_arm = [arm] if arm else _called(_ARM, left)
     of_reward = [reward] if reward else _called(REWARD_NAMES, left)
@@ -278,7 +280,7 @@ def _log_of(
     contexts: Sequence[str] = (),
     arm_names: Sequence[str] | None = None,
 ) -> Log:
-    """The log in the columns of a file; ``asked``: the columns that were named, by the argument of ``read_log``."""
+    """The log in the columns of a file; ``asked``: the columns that the user named, by argument of ``read_log``."""
     names = list(frame.columns)
 
     def one(argument: str, found: Sequence[str]) -> str:
@@ -298,7 +300,7 @@ def _log_of(
     if of_time is None:
         raise ValueError(f"time must be the name of a column, got {time!r}; there are {some(names)}")
     claimed = {of_time, of_chance, of_lists}
-    arms, rewards = _pulls(frame, claimed, asked.get("arm"), asked.get("reward"), contexts)
+    arms, rewards = _arm_and_reward(frame, claimed, asked.get("arm"), asked.get("reward"), contexts)
     of_arm, of_reward = one("arm", arms), one("reward", rewards)
     clock = read_times(of_time, frame[of_time], mark)
     order = np.argsort(clock.values, kind="stable")
@@ -357,7 +359,7 @@ def _log_of(
 
 
 def _listed(cell: Any) -> set[str]:
-    """The names in a cell that lists arms."""
+    """The arms listed in a cell."""
     if not isinstance(cell, str):
         return {str(one) for one in cell}
     named = re.split(r"[|;,]", cell.strip().strip("[](){}"))

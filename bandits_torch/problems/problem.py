@@ -1,4 +1,4 @@
-"""The contract of a problem: arms, rewards, and expected rewards for the scorer only; and the problems by name."""
+"""The base class of problems, what is known of one beforehand (``Knowledge``), and the registry of named problems."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from bandits_torch.streams import ReplicateStreams
 class Knowledge:
     """What a user could know before the first pull; recipes take their defaults from it.
 
-    A number holds for every replicate; a tensor (replicates,) holds one value per replicate, the same for replicate k
-    alone as in a batch.
+    A number holds for every replicate. A tensor (replicates,) has a value for each, the same as for that replicate
+    alone.
 
     Attributes:
         kernel: prior covariance over the arms: ``kernel(problem.arms)`` is N x N.
@@ -36,15 +36,14 @@ class Knowledge:
         prior_mean: prior mean reward, a number or (N,).
         rkhs_bound: B, a bound on the RKHS norm of the reward function.
         forgetting_rate: epsilon of the exponential-forgetting time kernel, per unit of time.
-        variation_budget: the sum over the steps of the largest change of any arm's mean, None if unknown.
-        rkhs_variation_budget: P_T of Zhou & Shroff (2021), the sum over the steps of the RKHS norm of the change,
-            None if unknown. No smaller than ``variation_budget`` if k(x, x) <= 1.
-        priors: candidate priors of the reward function, if the prior is unknown; they take precedence over the fields
-            above. None: no candidates.
-        constraints: outcomes that are measured with the reward and must stay within limits.
+        variation_budget: the sum over the steps of the largest change of any arm's mean; None if unknown.
+        rkhs_variation_budget: P_T of Zhou & Shroff (2021), the sum over the steps of the RKHS norm of the change; None
+            if unknown. Exact budgets are no smaller than ``variation_budget`` if k(x, x) <= 1.
+        priors: candidate priors of the reward function, which replace the fields above; None if the prior is known.
+        constraints: outcomes that are measured with the reward and must stay within limits; None without outcomes.
         safe_arms: arms within the limits at the first step, (N,) or (replicates, N) booleans; None if none is known.
         cycles: the cycle of each arm, for ``auto``; None if none is known.
-        context_dim: numbers of the context that comes with every step (``ArmContext``); 0: none.
+        context_dim: dimension of the context of every step (``ArmContext``); 0: none.
         context_kernel: prior covariance over contexts, which multiplies ``kernel``; None without a context.
     """
 
@@ -63,9 +62,9 @@ class Knowledge:
     context_kernel: Kernel | None = None
 
     def to(self, *args: Any, **kwargs: Any) -> Knowledge:
-        """A copy with its tensors moved as by ``Tensor.to``; the kernel itself is moved in place.
+        """A copy with its tensors moved as by ``Tensor.to``; kernels are moved in place.
 
-        Candidate priors stay as they are: a model over them takes the arms' dtype and device.
+        Candidate priors are not moved: a model over them takes the arms' dtype and device.
         """
         values = ((field.name, getattr(self, field.name)) for field in fields(self))
         movable = ((name, value) for name, value in values if isinstance(value, Tensor | Kernel))
@@ -78,19 +77,19 @@ class Knowledge:
 class Problem(ABC):
     """A finite set of arms whose expected rewards may change from step to step.
 
-    The rewards of a step depend only on the step and on the random numbers passed in, so steps may come in any order.
-    An interrupted run therefore resumes without a problem's state.
+    The rewards of a step depend only on the step and on the random numbers passed in. So steps may come in any order,
+    and an interrupted run resumes without the problem's state.
 
     Attributes:
         arms: (N, d) features of the arms.
-        replicates: number of reward functions in the batch; 1 serves any number of replicates with the same function
+        replicates: number of reward functions in the batch; 1 serves any number of replicates, with one function
             and independent noise.
         knowledge: what a user knows beforehand.
         horizon: the last step, None without an end.
-        true_prior: the prior of the function among ``knowledge.priors``; for an oracle only.
+        true_prior: the true prior, or the best in hindsight, for an oracle only; None if there is none.
         dim: d, the dimension of a ``ContinuousProblem``; 0 with arms.
-        noise_is_added: whether ``noise`` depends on the step and the streams alone, never on the arms, so that it can
-            be drawn before they are chosen (``run(..., capture=True)``).
+        noise_is_added: whether ``noise`` depends on the step and the streams alone, not on the arms, so that it can be
+            drawn before they are chosen (``run(..., capture=True)``).
         outcome_names: names of the outcomes measured with the reward.
     """
 
@@ -126,9 +125,9 @@ class Problem(ABC):
     _scored: tuple[_Seen, _Seen, Tensor, Tensor] | None = None
 
     def score(self, step: int, arm: Tensor, available: Any) -> tuple[Tensor, Tensor]:
-        """Expected rewards (S,) of the choices, minus infinity for unavailable ones, and of the best available choice,
-        (S,) or (1,). For the scorer only. O(S), or O(S N) if expected rewards or mask are not the same unchanged memory
-        as at the step before."""
+        """Expected rewards (S,) of the arms (S,) chosen, minus infinity if unavailable, and of the best available arm,
+        (S,) or (1,). For the scorer only. Cost: O(S), or O(S N) if the tensor of expected rewards or the mask is new or
+        was written to since the last score."""
         expected, mask, last = self.expected_rewards(step), mask_of(available), self._scored
         if last is None or not (_unchanged(expected, last[0]) and _unchanged(mask, last[1])):
             validation.of_shape("expected_rewards", expected, (self.replicates, self.num_arms))
@@ -137,7 +136,7 @@ class Problem(ABC):
         return last[2].expand(len(arm), -1).gather(1, arm.unsqueeze(1)).squeeze(1), last[3]
 
     def pull(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor:
-        """Rewards (S,) of the arms (S,) pulled at this step: the expected ones plus ``noise``."""
+        """Rewards (S,) of the arms (S,) pulled at this step: expected rewards plus ``noise``."""
         expected = self.expected_rewards(step).expand(arm.shape[0], -1)
         return expected.gather(-1, arm.unsqueeze(-1)).squeeze(-1) + self.noise(step, arm, streams)
 
@@ -150,7 +149,7 @@ class Problem(ABC):
         return None
 
     def trace(self, step: int, arm: Tensor) -> dict[str, Tensor | float]:
-        """Values that the record of a run keeps about the arms (S,) pulled, in addition to the policy's trace."""
+        """Values about the arms (S,) pulled that the record of a run keeps beside the policy's trace."""
         return {}
 
     def available(self, step: int) -> Tensor | ArmContext | None:
@@ -160,11 +159,11 @@ class Problem(ABC):
         return None
 
     def time(self, step: int) -> float:
-        """When the step happens, in the problem's unit of time; by default step k happens at time k."""
+        """The time of the step, in the problem's unit; by default k for step k."""
         return float(step)
 
     def summary(self) -> list[str]:
-        """What was read and estimated, a line each; empty for a simulated problem."""
+        """Lines on what was read and estimated; empty for a simulated problem."""
         return []
 
     def check_step(self, step: int) -> None:
@@ -175,7 +174,7 @@ class Problem(ABC):
             raise ValueError(f"step must be an integer in 1, ..., {last or 'without end'}, got {step!r}")
 
     def to(self, *args: Any, **kwargs: Any) -> Problem:
-        """Move every tensor, domain and module the problem holds, as ``Tensor.to`` does; returns self."""
+        """Move the problem's tensors, domains and modules as ``Tensor.to`` does, in place; returns self."""
         self.knowledge = self.knowledge.to(*args, **kwargs)
         self.arms = self.arms.to(*args, **kwargs)
         for name, value in vars(self).items():
@@ -187,7 +186,7 @@ class Problem(ABC):
 
 
 def per_replicate(value: Tensor) -> float | Tensor:
-    """A value (replicates,) in the form of ``Knowledge``: a plain number if the replicates agree."""
+    """A value (replicates,) in the form of ``Knowledge``: a float if all replicates have the same."""
     return float(value[0]) if bool((value == value[0]).all()) else value
 
 
@@ -200,12 +199,12 @@ def gaussian_noise(scale: Tensor | float, streams: ReplicateStreams) -> Tensor:
 
 
 def available_rewards(expected: Tensor, available: Tensor | ArmContext | None) -> Tensor:
-    """The expected rewards ((R, N) or (S, N)), minus infinity where an arm is not available."""
+    """The expected rewards ((R, N) or (S, N)), minus infinity for arms that are not available."""
     mask = mask_of(available)
     return expected if mask is None else expected.masked_fill(~mask, -math.inf)
 
 
-_Seen = tuple[Tensor | None, int]  # a tensor, and how often it had been written to
+_Seen = tuple[Tensor | None, int]  # a tensor and its write count
 
 
 def _seen(tensor: Tensor | None) -> _Seen:
@@ -213,9 +212,9 @@ def _seen(tensor: Tensor | None) -> _Seen:
 
 
 def _unchanged(tensor: Tensor | None, seen: _Seen) -> bool:
-    """Whether a tensor holds the same numbers as before, judged by its memory and write count, not by its values.
+    """Whether a tensor has the same memory and write count as before, and so the same numbers.
 
-    The earlier tensor is kept, so its memory cannot have been given to another.
+    ``seen`` keeps the earlier tensor alive, so its memory cannot belong to another.
     """
     old, version = seen
     if tensor is None or old is None:
@@ -227,7 +226,7 @@ def _unchanged(tensor: Tensor | None, seen: _Seen) -> bool:
 # --- names ---
 
 Factory = TypeVar("Factory", bound=Callable[..., Problem])
-# Arguments of ``make``, and what the classes behind some names are built from.
+# Parameters that are no options: the arguments of ``make``, and those of classes that are not given by name.
 _NOT_OPTIONS = {
     *("replicates", "horizon", "seed", "data"),
     *("function", "table", "times", "arms", "history", "history_times"),
@@ -236,14 +235,14 @@ _NOT_OPTIONS = {
 
 @dataclass(frozen=True)
 class NamedProblem:
-    """The registration of a problem, read by command line, documentation and universal tests.
+    """The registration of a problem, read by the command line, the documentation and tests of all problems.
 
     Attributes:
         name: the argument of ``make``.
-        factory: the class or function that makes it.
+        factory: the class or function that makes the problem.
         stationary: whether its functions never change.
-        random: whether they are drawn at random, from seed and number of replicate.
-        quick: options that make it small, for universal tests.
+        random: whether they are drawn at random, from the seed and the replicate's number.
+        quick: options that make the problem small, for tests.
     """
 
     name: str
@@ -259,7 +258,7 @@ class NamedProblem:
 
     @property
     def parameters(self) -> dict[str, inspect.Parameter]:
-        """Everything that it takes, by name; with ``**options``, what the class above it takes, too."""
+        """All its parameters, by name; those of the base class, too, if it takes ``**options``."""
         found: dict[str, inspect.Parameter] = {}
         for one in getattr(self.factory, "__mro__", (self.factory,)):
             own = inspect.signature(one).parameters.values()
@@ -270,7 +269,7 @@ class NamedProblem:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What it takes beyond the arguments of ``make``, with the defaults."""
+        """Its parameters beyond the arguments of ``make``, with their defaults."""
         return {key: p.default for key, p in self.parameters.items() if key not in _NOT_OPTIONS}
 
     @property
@@ -279,8 +278,8 @@ class NamedProblem:
         return "data" in self.parameters
 
 
-PROBLEMS: dict[str, Callable[..., Problem]] = {}  # by name
-REGISTERED: dict[str, NamedProblem] = {}
+PROBLEMS: dict[str, Callable[..., Problem]] = {}  # factories by name
+REGISTERED: dict[str, NamedProblem] = {}  # the same problems by name
 
 
 def named(name: str, **about: Any) -> Callable[[Factory], Factory]:
@@ -312,14 +311,14 @@ def make(
     Args:
         name: a key of ``PROBLEMS``.
         replicates: number of reward functions (for real data: of runs on the table) in the batch.
-        horizon: number of steps; None: the problem's default. Static problems without an end ignore it.
+        horizon: number of steps; None: the problem's default. Problems without this parameter ignore it.
         seed: of all random numbers of the problem.
         data: file (or its folder) of a problem that replays real data.
-        options: the problem's own arguments (``options_of``).
+        options: arguments of the problem (``options_of``).
 
     Raises:
         ValueError: unknown name or option (the message lists the known ones); missing or superfluous data;
-            whatever the problem itself refuses.
+            whatever the problem refuses.
     """
     about = registered(name)
     validation.known_names(f"options of problem {name!r}", options, about.options)
@@ -335,10 +334,10 @@ def make(
 
 
 def registered(name: str) -> NamedProblem:
-    """The registration of a problem: its factory, its options, its kind.
+    """The registration of a problem.
 
-    ``name``: of a problem, of an entry point of the group ``bandits_torch.problems``, or ``module:class``. Raises
-    ValueError for an unknown name.
+    ``name``: of a problem, of an entry point of the group ``bandits_torch.problems``, or ``module:name`` of a
+    registered class or function. Raises ValueError for an unknown name.
     """
     if isinstance(name, str) and name not in PROBLEMS:
         found = naming.find("problems", name)
@@ -354,15 +353,15 @@ def registered(name: str) -> NamedProblem:
 
 
 def options_of(name: str) -> dict[str, Any]:
-    """The options of a problem beyond those of ``make``, with their defaults."""
+    """The options of the problem ``name`` beyond those of ``make``, with their defaults."""
     return registered(name).options
 
 
 def needs_data(name: str) -> bool:
-    """Whether the problem replays real data, so that ``make`` must be given ``data``."""
+    """Whether the problem ``name`` replays real data, so that ``make`` needs ``data``."""
     return registered(name).needs_data
 
 
 def describe() -> dict[str, str]:
-    """One line on every problem, the first of its docstring."""
+    """The first line of every problem's docstring, by the problem's name."""
     return {name: registered(name).summary for name in PROBLEMS}

@@ -1,4 +1,4 @@
-"""Real rewards, replayed from a table; prior knowledge is estimated from its past rows."""
+"""A problem that replays a table of real rewards, with prior knowledge estimated from earlier rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from bandits_torch.problems.tables import RewardTable, read_table
 from bandits_torch.streams import ReplicateStreams
 
 _WARM_UP = 0.2
-_SHOWN = 6  # names in a summary
+_SHOWN = 6  # names listed in a summary
 
 
 class Replay(Problem):
@@ -39,18 +39,17 @@ class Replay(Problem):
     ``warm_up`` of the table.
 
     * kernel: covariance between arms, by index: ``estimate_covariance`` minus the noise;
-    * prior mean: each arm's own mean. The covariance is about the arms' own means, so the two belong
-      together; ``"grand"`` gives all arms one mean, for a history too short to tell arms apart;
-    * noise variance and forgetting rate, per unit of time: the joint maximum likelihood estimates
-      (``fit_forgetting``); ``fit`` holds them with their intervals. For rewards of 0 and 1 the noise is the same share
+    * prior mean: the mean of each arm, about which the covariance is estimated; ``"grand"`` gives all arms one
+      mean, for a history too short to distinguish arms;
+    * noise variance, and forgetting rate per unit of time: joint maximum likelihood estimates
+      (``fit_forgetting``); ``fit`` has them with their intervals. For rewards of 0 and 1 the noise is the same share
       of every arm's variance, and the noise variance is the mean over the arms;
-    * RKHS bound: the largest norm of a past row's fit to within the noise variance (``regularised_norm``),
-      over at most 100 rows evenly spread. It bounds the past rows, not future ones.
+    * RKHS bound: the largest norm of the fits to past rows within the noise variance (``regularised_norm``), over
+      at most 100 evenly spread rows. Later rows may exceed it.
 
-    Times: one unit is the median gap between rows, the first played row is at time 1, and
-    gaps keep their length. Rows without a single reward are not played. An arm whose reward is missing cannot be
-    pulled then: ``available`` masks it, and its expected reward is NaN. So a log of pulls cannot be replayed
-    (``read_table`` refuses it).
+    The unit of time is the median gap between rows; the first row after the history is at time 1. Rows without any
+    reward are not played. An arm without a reward cannot be pulled then: ``available`` masks it, and its expected
+    reward is NaN. So a log of pulls cannot be replayed (``read_table`` refuses it).
 
     Args:
         table: (T, N) rewards in order of time, NaN where missing, or a ``RewardTable``, which also has times and names.
@@ -58,19 +57,19 @@ class Replay(Problem):
         arms: (N, d) features of the arms, None for none. ``problem.arms`` is (N, 1 + d): the arm's index,
             which the kernel reads, then the features.
         history: (T', N) rewards before the table's, NaN where missing, never played.
-        history_times: (T',) in the units of ``times`` and before them; needed if and only if both
-            ``history`` and ``times`` are given. Without times, history ends just before the table.
-        warm_up: share of the table that serves as history when none is given, in (0, 1); None: 0.2.
+        history_times: (T',) in the units of ``times`` and before them; given if and only if both
+            ``history`` and ``times`` are. Without times, history ends just before the table.
+        warm_up: share of the table, in (0, 1), that serves as history if none is given; None: 0.2.
         prior_mean: ``"arm"``, ``"grand"``, or a number.
-        noise_fraction: share of the arms' average variance taken as noise variance, in (0, 1), instead of the
-            estimate (Chowdhury & Gopalan 2017, section 6, use 0.05); it is subtracted from the covariance's diagonal.
+        noise_fraction: share in (0, 1) of the arms' average variance that is the noise variance, instead of the
+            estimate (Chowdhury & Gopalan 2017, section 6, use 0.05).
         forgetting_rate: in [0, 1), instead of the estimate.
         horizon: number of rows to play; None: all.
         replicates: number of runs in the batch; all see the same rewards.
 
     Raises:
         ValueError: bad shapes, infinities, times that do not increase, an arm with fewer than two rewards
-            in the history, a constant history, more steps than rows.
+            in the history, a constant history, more steps than rows with a reward.
     """
 
     noise_is_added = True
@@ -114,7 +113,7 @@ class Replay(Problem):
         self._step_length = "one row"
         if table.times is not None and not table.in_seconds:
             self._step_length = f"{float(gap):.6g} of the time's units (the median gap)"
-        elif table.times is not None:  # in the largest unit that does not exceed the gap
+        elif table.times is not None:  # in the largest unit up to the gap
             name, size = next(((n, s) for n, s in UNITS if gap >= s), UNITS[-1])
             self._step_length = f"{float(gap) / size:.4g} {name}{'' if gap == size else 's'} (the median gap)"
         self.history, self.history_times = past.rewards, past.times
@@ -141,21 +140,21 @@ class Replay(Problem):
         self._left_out = {"without any reward": empty, "left out by the horizon": beyond}
 
     def expected_rewards(self, step: int) -> Tensor:
-        """The table's row (replicates, N); NaN where a reward is missing."""
+        """The step's row, (replicates, N); NaN where a reward is missing."""
         self.check_step(step)
         return self.table[step - 1].expand(self.replicates, -1)
 
     def noise(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor:
-        """None: the rewards are the table's entries."""
+        """Zeros: rewards are the table's entries."""
         return self.table.new_zeros(arm.shape)
 
     def available(self, step: int) -> Tensor | None:
-        """Mask (N,) of the arms with a reward at this step, None if no reward of the table is missing."""
+        """Mask (N,) of the arms with a reward at this step; None if the played rows miss none."""
         self.check_step(step)
         return None if self._all_available else self._available[step - 1]
 
     def summary(self) -> list[str]:
-        """What was read (rows, arms, times, gaps, constant arms) and what was estimated, a line each."""
+        """Lines on what was read (rows, arms, times, missing rewards, constant arms) and what was estimated."""
         rows = torch.cat([self.history, self.table])
         kinds = [len(column[~column.isnan()].unique()) for column in rows.T]
         constant = [name for name, count in zip(self.arm_names, kinds, strict=True) if count == 1]
@@ -179,11 +178,11 @@ class Replay(Problem):
         return lines + ([] if self.fit is None else self.fit.describe())
 
     def record(self) -> RewardTable:
-        """All given rows in their order: those learned from, those played and those left out; times are as given."""
+        """All given rows in order, with history and rows that are not played; times are as given."""
         return self._record
 
     def time(self, step: int) -> float:
-        """The time of the step, in units of the table's median gap; 1 for the first."""
+        """The time of the step, in median gaps between rows; 1 for the first row after the history."""
         self.check_step(step)
         return self._times[step - 1]
 
@@ -215,8 +214,8 @@ def replay(
         data: the file.
         rewards, time_column, ignore, long, missing, header, separator, decimal, encoding: as for ``read_table``.
         warm_up, prior_mean, noise_fraction, forgetting_rate, horizon, replicates: as for ``Replay``.
-        cycles: periods, in steps, of cycles that each arm has in the past rows: a number or several. ``auto`` uses
-            them. ``"find"``: the periods found in these rows (``find_periods``); None: no cycles.
+        cycles: periods, in units of ``time``, of the arms' cycles in past rows, for ``auto``: a number or several;
+            ``"find"``: those found in these rows (``find_periods``); None: no cycles.
     """
     checked_periods(cycles)
     problem = Replay(
@@ -247,7 +246,7 @@ def replay(
 def _split(
     table: RewardTable, history: Tensor | None, history_times: Tensor | None, warm_up: float | None
 ) -> tuple[RewardTable, RewardTable]:
-    """Past and played rows, both with times in the table's unit."""
+    """Past rows and rows to play, both with times in the table's unit."""
     rewards, rows = table.rewards, len(table.rewards)
     times = torch.arange(1, rows + 1, dtype=torch.float64) if table.times is None else table.times
     if history is None:
@@ -271,7 +270,7 @@ def _split(
 
 # --- what is known beforehand ---
 
-_NORM_ROWS = 100  # largest number of past rows for the bound on the RKHS norm
+_NORM_ROWS = 100  # past rows, at most, for the bound on the RKHS norm
 
 
 def knowledge_from(
@@ -281,10 +280,9 @@ def knowledge_from(
     noise_fraction: float | None,
     forgetting_rate: float | None,
 ) -> tuple[Knowledge, ForgettingFit | None]:
-    """The prior knowledge of ``Replay`` (see its docstring), and the fit behind it unless the noise was given.
+    """The prior knowledge described under ``Replay``, and its fit; None with a ``noise_fraction``.
 
-    ``warm_up``: share of the table that the past rows are; None: they were given as ``history``. Error messages name
-    whichever argument gave them.
+    ``warm_up``: None if the past rows were given as ``history``; error messages name the one or the other.
 
     Raises ValueError for an arm with fewer than two rewards, rewards that never vary, and numbers out of range.
     """
@@ -325,8 +323,8 @@ def knowledge_from(
     picked, seen = centred[evenly], ~torch.isnan(centred[evenly])
     complete = seen.all(-1)
     norms = [regularised_norm(covariance, picked[complete], noise_variance)]
-    for row, held in zip(picked[~complete], seen[~complete], strict=True):  # a fit leaves missing entries out
-        norms.append(regularised_norm(covariance[held][:, held], row[held], noise_variance).reshape(1))
+    for row, has in zip(picked[~complete], seen[~complete], strict=True):
+        norms.append(regularised_norm(covariance[has][:, has], row[has], noise_variance).reshape(1))
     knowledge = Knowledge(
         kernel=ArmCovarianceKernel(covariance, active_dims=(0,)),
         noise_variance=noise_variance,
