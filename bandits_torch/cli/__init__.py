@@ -1,5 +1,4 @@
-"""The command line: ``bandits-torch list``, ``race``, ``rerun`` and ``sweep``. Its functions are not a public
-interface."""
+"""The command line ``bandits-torch``. Its functions are not a public interface."""
 
 from bandits_torch.cli.commands import app as app
 from bandits_torch.cli.commands import main as main

@@ -1,4 +1,4 @@
-"""The arguments of the command line: checked, and read as values, before anything slow is imported."""
+"""Checks and parses the arguments of the command line, before anything slow is imported."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from bandits_torch.naming import did_you_mean, some, unknown_name
 
 DEFAULT_HORIZON = 1000
 DEFAULT_POLICIES = "auto,random,igp_ucb,gp_ts,r_gp_ucb,sw_gp_ucb,tv_gp_ucb,et_gp_ucb"
-MOST_THREADS = 1024  # more than machines have; many more and the system grants none
-_TAKERS_SHOWN = 2  # whose options a message lists
+MOST_THREADS = 1024  # more than machines have; far more make the system refuse all
+_TAKERS_SHOWN = 2  # problem and policies whose options a message lists
 _WORDS = {"true": True, "false": False, "none": None, "null": None}
 _KINDS = {"problem": str, "policies": list, "horizon": int, "replicates": int, "seed": int, "device": str}
 _KINDS |= {"options": dict, "results": dict, "versions": dict, "threads": int}
@@ -30,17 +30,17 @@ class Race:
 
     problem: str
     policies: list[str]
-    horizon: int  # 0: as many as the data have, or the default
+    horizon: int  # 0: all rows of the data, or the default
     replicates: int
     seed: int
     device: str
     data: str | None
     options: dict[str, dict[str, Any]]
-    problem_horizon: int | None  # what the problem was built for: None leaves it to the problem
+    problem_horizon: int | None  # the horizon that the problem is built for; None: its default
 
     @staticmethod
     def of(settings: Mapping[str, Any]) -> Race:
-        """The race of a ``run.json``. Raises ValueError if it lacks a setting."""
+        """The race of a ``run.json``. Raises ValueError if a setting is missing or of another type."""
         names = [field.name for field in fields(Race)]
         wrong = [name for name in (*names, "data_sha256") if name not in settings]
         wrong += [name for name, kind in _KINDS.items() if not isinstance(settings.get(name), kind)]
@@ -53,7 +53,7 @@ class Race:
         return Race(**{name: settings[name] for name in names})
 
     def settings(self) -> dict[str, Any]:
-        """Plain values, as JSON gives them back, and the checksum of the data."""
+        """The arguments as JSON values, and the checksum of the data."""
         return dict(json.loads(json.dumps(asdict(self)))) | {"data_sha256": checksum(self.data)}
 
 
@@ -68,7 +68,7 @@ def asked_race(
     data: Path | None,
     option: Sequence[str],
 ) -> Race:
-    """The race with these arguments. Raises ValueError (OSError for the data) for what can be refused at once."""
+    """The race with these arguments. Raises ValueError, and OSError for the data, for what can be refused early."""
     name = problem if problem is not None else "switching" if data is None else "replay"
     known_name("problem", name, catalogue().problems)
     names = different_names("policy", policies, catalogue().policies)
@@ -79,8 +79,8 @@ def asked_race(
         raise ValueError(f"data must be given for problem {name!r}: the path of its file, got None")
     if data is not None and not entry.needs_data:
         raise ValueError(
-            f"data must be None for problem {name!r}, which reads no file, got {str(data)!r}: without --problem they "
-            "are replayed"
+            f"data must be None for problem {name!r}, which reads no file, got {str(data)!r}: without --problem the "
+            "file is replayed"
         )
     _require_file(data)
     accepted = {"problem": entry.options}
@@ -115,17 +115,17 @@ def _require_file(data: Path | None) -> None:
 
 
 def checksum(data: str | None) -> str | None:
-    """SHA-256 of a file; None without data, or for a folder."""
+    """SHA-256 of the data's file; None without data and for a folder."""
     if data is None or Path(data).is_dir():
         return None
-    import hashlib  # with OpenSSL it takes milliseconds, which help and errors need not wait for
+    import hashlib  # takes milliseconds, because of OpenSSL
 
     with open(data, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def parse_value(text: str) -> Any:
-    """An int, float, true/false/none or JSON list, object or string; anything else is the text itself."""
+    """The text as int, float, bool, None, or JSON list, object or string; otherwise the text itself."""
     word = text.strip()
     if word.lower() in _WORDS:
         return _WORDS[word.lower()]
@@ -141,21 +141,21 @@ def parse_value(text: str) -> Any:
 
 
 def whole_number(name: str, value: int | None, least: int, most: int | None = None) -> None:
-    """Raises ValueError unless the number is None or an integer >= ``least``, and <= ``most`` if that is given."""
+    """Raises ValueError unless the value is None or in ``least``, ..., ``most`` (None: no upper limit)."""
     if value is not None and (value < least or (most is not None and value > most)):
         span = f">= {least}" if most is None else f"in {least}, ..., {most}"
         raise ValueError(f"{name} must be an integer {span}, got {value}")
 
 
 def known_name(kind: str, name: str, known: Collection[str]) -> str:
-    """The name. Raises ValueError unless it is known; the message suggests the closest known name."""
+    """The name, if it is known. Otherwise raises a ValueError that suggests the closest known name."""
     if name not in known:
         raise ValueError(unknown_name(kind, name, known, "`bandits-torch list` shows all"))
     return name
 
 
 def different_names(kind: str, text: str, known: Collection[str]) -> list[str]:
-    """The names in a comma-separated list. Raises ValueError unless there are some, all known and all different."""
+    """The names in a comma-separated list. Raises ValueError unless all are known and different."""
     names = [name.strip() for name in text.split(",")]
     if "" in names or len(set(names)) < len(names):
         several = {"policy": "policies"}.get(kind, f"{kind}s")
@@ -166,18 +166,17 @@ def different_names(kind: str, text: str, known: Collection[str]) -> list[str]:
 def send_options(
     options: Sequence[str], accepted: Mapping[str, Collection[str]], problem: str = "problem"
 ) -> dict[str, dict[str, Any]]:
-    """Sort ``key=value`` settings by the problem and policies that take them.
+    """Sort ``key=value`` settings by their takers: the problem and the policies that accept them.
 
     Args:
-        options: ``taker.key=value``; or ``key=value`` for the problem if it accepts the key, else for every
-            policy that does, unless ``taker.key=value`` is given for it.
-        accepted: the keys each taker accepts, by the taker's name: ``problem`` and the raced policies.
-        problem: the problem's name among the takers; with a name that no taker has, a bare key goes to all that accept
-            it.
+        options: ``taker.key=value``; or ``key=value`` for the problem or for every policy that accepts the key. For
+            one taker, ``taker.key=value`` overrides ``key=value``.
+        accepted: the keys that each taker accepts, by the taker's name.
+        problem: the name of the problem among the takers; one that no taker has lets ``key=value`` go to problems and
+            policies alike.
 
-    Returns the settings of each taker. Raises ValueError for a setting that is not ``key=value``, is given
-    twice, is for an unknown taker, or is accepted by neither or both of the problem and a policy; it lists what is
-    accepted.
+    Returns the settings of each taker. Raises ValueError for a setting that is not ``key=value``, is given twice, is
+    for an unknown taker, is accepted by none, or is accepted by both the problem and a policy.
     """
     general: dict[str, dict[str, Any]] = {taker: {} for taker in accepted}
     named: dict[str, dict[str, Any]] = {taker: {} for taker in accepted}
@@ -221,7 +220,7 @@ def send_options(
 
 @contextmanager
 def says_option(keys: Collection[str]) -> Iterator[None]:
-    """Add to a ValueError that names some of the ``keys`` how these are given on the command line."""
+    """Append to a ValueError how the ``keys`` that it names are written on the command line."""
     try:
         yield
     except ValueError as error:

@@ -1,8 +1,8 @@
-"""What the command line knows about problems and policies without importing them, which takes seconds.
+"""Problems and policies as the command line knows them without importing them, which takes seconds.
 
-``catalogue.json`` holds a copy of the registrations. ``python -m bandits_torch.cli.catalogue`` writes it, and a test
-compares the two. It is kept with the sources instead of being made when the package is built, because reading the
-registrations needs torch, which is missing where ``pip`` builds.
+``catalogue.json`` is a copy of the registrations. ``python -m bandits_torch.cli.catalogue`` writes it, and a test
+compares the two. It is kept with the sources, because reading the registrations needs torch, which is missing when
+``pip`` builds the package.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ NOT_OPTIONS = {"replicates", "first_replicate", "horizon", "seed"}  # set by fla
 
 @dataclass(frozen=True)
 class Entry:
-    """A problem or a policy: its docstring, and its options with their defaults as Python writes them.
+    """A problem or a policy: its docstring, and its options with the ``repr`` of their defaults.
 
-    ``needs_data``: whether it is a problem that replays a file. A default of None: the option must be given.
+    A default of None: the option must be given. ``needs_data``: whether it is a problem that replays a file.
     """
 
     about: str
@@ -34,26 +34,28 @@ class Entry:
 
 
 class Names(Mapping[str, Entry]):
-    """Entries by name: the package's, and those of plug-ins, each imported when it is looked up.
+    """Entries by name: those of the package, and those of plug-ins, which are imported when they are looked up.
 
-    A name ``module:name`` is also looked up, but is not listed.
+    A name ``module:name`` can be looked up, too, but is not listed.
     """
 
-    def __init__(self, own: dict[str, Entry], kind: str) -> None:
-        self._own, self._kind = own, kind
+    def __init__(self, entries: dict[str, Entry], kind: str) -> None:
+        self._entries, self._kind = entries, kind
 
     def __getitem__(self, name: str) -> Entry:
-        if name not in self._own:
+        if name not in self._entries:
             if name not in self:
                 raise KeyError(name)
-            self._own[name] = _entry(self._kind, name)
-        return self._own[name]
+            self._entries[name] = _entry(self._kind, name)
+        return self._entries[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._own or (isinstance(name, str) and (":" in name or name in installed(self._kind)))
+        if name in self._entries:
+            return True
+        return isinstance(name, str) and (":" in name or name in installed(self._kind))
 
     def __iter__(self) -> Iterator[str]:
-        listed = (name for name in self._own if ":" not in name)
+        listed = (name for name in self._entries if ":" not in name)
         return iter(dict.fromkeys([*listed, *installed(self._kind)]))
 
     def __len__(self) -> int:
@@ -62,7 +64,7 @@ class Names(Mapping[str, Entry]):
 
 @dataclass(frozen=True)
 class Catalogue:
-    """Problems and policies by name, in the order of their registrations; and the engines of a sweep."""
+    """Problems and policies by name, in order of registration; and the engines of a sweep."""
 
     problems: Mapping[str, Entry]
     policies: Mapping[str, Entry]
@@ -72,11 +74,11 @@ class Catalogue:
 @cache
 def catalogue() -> Catalogue:
     """The contents of ``catalogue.json``, and plug-ins."""
-    held = json.loads(FILE.read_text(encoding="utf-8"))
+    stored = json.loads(FILE.read_text(encoding="utf-8"))
     problems, policies = (
-        {name: Entry(**values) for name, values in held[kind].items()} for kind in ("problems", "policies")
+        {name: Entry(**values) for name, values in stored[kind].items()} for kind in ("problems", "policies")
     )
-    return Catalogue(Names(problems, "problems"), Names(policies, "recipes"), held["engines"])
+    return Catalogue(Names(problems, "problems"), Names(policies, "recipes"), stored["engines"])
 
 
 def _entry(kind: str, name: str) -> Entry:
@@ -102,7 +104,7 @@ def _entry(kind: str, name: str) -> Entry:
 
 
 def registered() -> str:
-    """What ``catalogue.json`` must hold: all registrations, imported."""
+    """The text of ``catalogue.json``, from all registrations, which are imported."""
     from bandits_torch import problems, recipes
     from bandits_torch.experiments.engines import ENGINES
 

@@ -1,4 +1,4 @@
-"""The commands and their arguments, which are checked before anything slow is imported."""
+"""The commands of the command line. They check their arguments before they import anything slow."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ REPORT = "Folder for regret.csv, regret.png, report.html and run.json."
 
 
 class Commands(click.Group):
-    """The commands; an error is printed as one line."""
+    """The group of all commands; errors are printed as one line."""
 
     def invoke(self, context: click.Context) -> Any:
-        """Run the command that was asked for."""
+        """Run the given command."""
         if os.getcwd() not in sys.path:
-            sys.path.append(os.getcwd())  # where the module of a ``module:name`` may be
-        os.environ["MPLBACKEND"] = "agg"  # pictures are files here, whatever the shell says of windows
+            sys.path.append(os.getcwd())  # the module of a ``module:name`` may be here
+        os.environ["MPLBACKEND"] = "agg"  # pictures are files and need no window
         with one_line_errors():
             return super().invoke(context)
 
@@ -52,9 +52,9 @@ class Commands(click.Group):
 @click.group(cls=Commands, context_settings={"show_default": True})
 @click.version_option(__version__, message=f"bandits_torch {__version__}", help="Print the version and stop.")
 def app() -> None:
-    """Race algorithms that look for the best of many arms while the rewards change with time (bandit algorithms with
-    Gaussian-process models). Begin with `bandits-torch race`: eight algorithms play a function that is replaced at step
-    300 of 1000, which takes a few seconds. `bandits-torch list` names all algorithms (policies) and problems, and
+    """Race algorithms that search for the best of many arms while the rewards change with time (bandit algorithms with
+    Gaussian-process models). Begin with `bandits-torch race`: in a few seconds, eight algorithms play a function that
+    is replaced at step 300 of 1000. `bandits-torch list` lists all algorithms (policies) and problems.
     `bandits-torch race --data my.csv` plays your own rewards: one row per step, one column per arm.
     """
 
@@ -67,7 +67,7 @@ def main() -> None:
 def number(
     flag: str, least: int, most: int | None = None, **more: Any
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """An option that is a whole number in this range."""
+    """An option that takes an integer in ``least``, ..., ``most``."""
 
     def checked(_: click.Context, option: click.Parameter, value: int | None) -> int | None:
         whole_number(str(option.name), value, least, most)
@@ -83,34 +83,34 @@ def _resume_or_overwrite(context: click.Context, option: click.Parameter, value:
     return value
 
 
-OVERWRITE_TABLE = "Replace the table that another sweep left in OUT."
+OVERWRITE_TABLE = "Overwrite the table of another sweep in OUT."
 OVERWRITE = "Overwrite the results or checkpoints of another race in OUT."
 
 
 @app.command(short_help="Race policies on a problem.")
 @click.option(
     "--problem",
-    help="What is optimised; `bandits-torch list` names all. By default switching, or replay with --data.",
+    help="What is optimised; `bandits-torch list` lists all. By default switching, or replay with --data.",
 )
 @click.option(
     "--policies",
-    help="The algorithms, names separated by commas; `bandits-torch list` names all. By default those that fit the "
-    f"data; without data, and with an option of a policy, {DEFAULT_POLICIES.replace(',', ', ')}.",
+    help="Names of the algorithms, separated by commas; `bandits-torch list` lists all. By default those that fit the "
+    f"data; without data, or with an option of a policy, {DEFAULT_POLICIES.replace(',', ', ')}.",
 )
 @number(
     "--horizon",
     1,
-    help="Steps, each a pull of one arm; by default all rows of the data that are played, or without data "
+    help="Steps, each a pull of one arm; by default all rows of the data that are played; without data "
     f"{DEFAULT_HORIZON}.",
 )
-@number("--replicates", 1, default=10, help="Independent repetitions, over which regret is averaged.")
+@number("--replicates", 1, default=10, help="Independent runs of each policy, over which regret is averaged.")
 @number("--seed", 0, default=0, help="Seed of all random numbers: the same seed gives the same race.")
 @click.option("--device", default="cpu", help="cpu or cuda.")
 @number(
     "--threads",
     1,
     MOST_THREADS,
-    help="CPU threads; by default OMP_NUM_THREADS, else one if a step is too short to share, else all.",
+    help="CPU threads; by default OMP_NUM_THREADS or MKL_NUM_THREADS, else one for short steps, otherwise all.",
 )
 @click.option("--out", type=FILE, default=Path("race"), help=REPORT)
 @click.option(
@@ -120,13 +120,11 @@ OVERWRITE = "Overwrite the results or checkpoints of another race in OUT."
     "another problem that replays real data.",
 )
 @setting(
-    help="A setting key=value of the problem or the policies that accept the key; problem.key=value or "
-    "POLICY.key=value for one of them, as in sw_gp_ucb.window=150. Repeat for more; `bandits-torch list NAME` lists "
+    help="A setting key=value of the problem or of the policies that accept the key; problem.key=value or "
+    "POLICY.key=value for one of them, as in sw_gp_ucb.window=150. May be repeated; `bandits-torch list NAME` lists "
     "the keys."
 )
-@number(
-    "--checkpoint", 1, help="Steps between checkpoints, which are kept in OUT until the race is complete."
-)
+@number("--checkpoint", 1, help="Steps between checkpoints, which stay in OUT until the race is complete.")
 @click.option(
     "--resume",
     is_flag=True,
@@ -137,11 +135,11 @@ OVERWRITE = "Overwrite the results or checkpoints of another race in OUT."
 def race(
     *, out: Path, threads: int | None, checkpoint: int | None, resume: bool, overwrite: bool, **settings: Any
 ) -> None:
-    """Race algorithms (policies) on a problem: at every step each picks an arm, sees its reward and learns.
+    """Race algorithms (policies) on a problem: at every step each chooses an arm, sees its reward and learns.
 
-    Prints a table of regret: what was lost by not pulling the best arm of every step. Less is better. For comparison,
-    it gives the regret of pulling arms at random. Then prints advice: which policy to take, how far it is ahead, and
-    how certain that is. Writes regret.csv (step by step), regret.png (a picture), report.html (a page in one file) and
+    Prints a table of regret, the reward lost by not pulling the best arm of every step; less is better, and the regret
+    of random arms is given for comparison. Then prints advice: which policy to take, how far it is ahead, and how
+    certain that is. Writes regret.csv (step by step), regret.png (a picture), report.html (a page in one file) and
     run.json (all settings and results), from which `rerun` repeats the race. With --checkpoint, an interrupted race
     continues with --resume and gives the same results.
 
@@ -163,16 +161,15 @@ def race(
 
 @app.command(short_help="Describe a table or a log.")
 @click.argument("data", type=FILE)
-@click.option("--plot", type=FILE, help="Draw the arms of a table, jumps and cycles, as PNG, SVG or PDF.")
+@click.option("--plot", type=FILE, help="Draw a table's arms, jumps and cycles into this PNG, SVG or PDF.")
 @setting(
     help="How to read the file, key=value. A table as in `race`: long=layout,revenue for a row per reward, "
-    "missing=-9999, ignore=comment. A log: arm=banner, reward=clicked. Repeat for more."
+    "missing=-9999, ignore=comment. A log: arm=banner, reward=clicked. May be repeated."
 )
 def look(data: Path, plot: Path | None, option: tuple[str, ...]) -> None:
     """Describe DATA: a table of rewards (one row per step, one column per arm), or a log (one row per pull).
 
-    For a table: values, gaps, noise, drift, jumps, cycles and possible gain. For a log: pulls and mean reward of every
-    arm.
+    A table: values, gaps, noise, drift, jumps, cycles and possible gain. A log: pulls and mean reward of every arm.
     """
     from bandits_torch.problems.diagnosis import diagnose
     from bandits_torch.problems.logs import Log, read_data, read_log
@@ -213,19 +210,19 @@ def look(data: Path, plot: Path | None, option: tuple[str, ...]) -> None:
 @click.option("--policies", default="auto", help="Names of algorithms, separated by commas.")
 @click.option("--contexts", help="Columns that were known before each choice, separated by commas.")
 @setting(
-    help="How to read LOG, key=value: arm=banner, reward=clicked, propensity=chance, separator=;. Repeat for more."
+    help="How to read LOG, key=value: arm=banner, reward=clicked, propensity=chance, separator=;. May be repeated."
 )
-@number("--replays", 2, default=20, help="Resamples of the log, for the interval of a policy that learns.")
+@number("--replays", 2, default=20, help="Resamples of the log for the interval of a policy that learns.")
 @number("--seed", 0, default=0, help="Seed of all random numbers.")
 def value(
     log: Path, policies: str, contexts: str | None, option: tuple[str, ...], replays: int, seed: int
 ) -> None:
     """Estimate what policies would have earned per step of LOG, and compare it with what was earned.
 
-    LOG is CSV or Parquet: a row for each pull, with columns for the time, the arm and its reward. Unless arms were
-    drawn uniformly, another column gives the propensity, the probability with which the arm was drawn. Intervals are
-    90 % intervals. A policy is valued as if it learned only from the rows where it agrees with the log; live it learns
-    from every row. With --contexts `auto` chooses under the context of each row.
+    LOG is a CSV or Parquet file with a row for each pull: time, arm and reward. Unless arms were drawn uniformly,
+    another column gives the propensity, the probability with which the arm was drawn. Intervals are 90 % intervals. A
+    policy is valued as if it learned only from rows in which it agrees with the log; live it learns from every row.
+    With --contexts, `auto` chooses under the context of each row.
     """
     names = different_names("policy", policies, catalogue().policies)
     from bandits_torch.off_policy import value as value_of
@@ -255,17 +252,18 @@ def value(
 
 @app.command(short_help="Ask a live system for the arm to pull.")
 @click.argument("state", type=FILE)
-@click.option("--arms", help="The names of the arms, separated by commas, if STATE is new.")
+@click.option("--arms", help="Names of the arms, separated by commas, if STATE is new.")
 @click.option(
     "--available",
-    help="The arms that can be pulled now: names, or true and false for each arm, separated by commas. "
+    help="The arms that can be pulled now: names, or true or false for each arm, separated by commas. "
     "By default all.",
 )
 @click.option("--time", "moment", help="A number or a date, always of the same kind. By default now.")
 def ask(state: Path, arms: str | None, available: str | None, moment: str | None) -> None:
-    """Print the number and the arm of a new question, and keep it in the file STATE, which --arms creates.
+    """Print the number and the arm of a new question, and save it in the file STATE, which --arms creates.
 
-    The policy is `auto`, without prior knowledge of the arms. Open questions count, so several workers may ask.
+    The policy is `auto`, without prior knowledge of the arms. It takes open questions into account, so several workers
+    may ask.
 
     Examples:
 
@@ -300,7 +298,7 @@ def ask(state: Path, arms: str | None, available: str | None, moment: str | None
 def tell(state: Path, id: str, reward: float) -> None:
     """Learn the REWARD of question ID from `ask`, and save the file STATE. Only the first reward of a question counts.
 
-    ID may be the name of an arm with exactly one open question. A number is always that of a question.
+    ID is the number of a question, or the name of an arm with exactly one open question.
     """
     from bandits_torch.policy_files import save_policy
 
@@ -312,12 +310,10 @@ def tell(state: Path, id: str, reward: float) -> None:
 
 @app.command(short_help="Show the beliefs of a live system.")
 @click.argument("state", type=FILE)
-@click.option("--html", type=FILE, help="Also write a page with pictures and the latest questions here.")
+@click.option("--html", type=FILE, help="Also write a page with pictures and the latest questions to it.")
 def show(state: Path, html: Path | None) -> None:
-    """Print what the live system in the file STATE believes of its arms at the time of its latest question or reward,
-    and the changes it noticed.
-
-    Intervals are 90 % intervals of expected rewards. Nothing changes.
+    """Print what the live system in the file STATE believes about its arms at the time of its latest question or
+    reward, and the changes that it noticed. Intervals are 90 % intervals of expected rewards. STATE is not changed.
     """
     live = _live(state, None)
 
@@ -335,7 +331,7 @@ def show(state: Path, html: Path | None) -> None:
 
 
 def _live(state: Path, arms: str | None) -> Any:
-    """The system in a file, or a new one over these arms."""
+    """The live system in a file, or a new one over these arms."""
     from bandits_torch.ask_tell import AskTell
     from bandits_torch.policy_files import load_policy
     from bandits_torch.state_files import read_state
@@ -366,7 +362,7 @@ def _live(state: Path, arms: str | None) -> Any:
 @app.command("list", short_help="List policies and problems, and their options.")
 @click.argument("name", required=False)
 def list_names(name: str | None) -> None:
-    """List problems and policies, a line each, or describe the one called NAME with its options."""
+    """List problems and policies, one line each, or describe NAME and its options."""
     if name is None:
         for kind, entries in (("problem", catalogue().problems), ("policy", catalogue().policies)):
             lines = [(key, entry.about.partition("\n")[0]) for key, entry in entries.items()]
@@ -393,8 +389,7 @@ def list_names(name: str | None) -> None:
 
 
 def _print_table(head: tuple[str, str], rows: list[tuple[str, str]]) -> None:
-    """Print two columns as wide as the terminal. They are plain text because importing rich takes longer than all the
-    rest."""
+    """Print two columns as wide as the terminal. Plain text, because importing rich takes longer than the rest."""
     first = max(len(key) for key, _ in (head, *rows)) + 2
     room = max(20, shutil.get_terminal_size().columns - first)
     for key, text in (head, *rows):
@@ -405,13 +400,13 @@ def _print_table(head: tuple[str, str], rows: list[tuple[str, str]]) -> None:
 @app.command(short_help="Repeat a race from its run.json.")
 @click.argument("record", type=FILE)
 @click.option("--out", type=FILE, default=Path("rerun"), help=REPORT)
-@click.option("--data", type=FILE, help="The path of the data, if it is no longer the one in run.json.")
+@click.option("--data", type=FILE, help="Path of the data, if it is no longer the one in run.json.")
 @click.option("--overwrite", is_flag=True, help=OVERWRITE)
 def rerun(record: Path, out: Path, data: Path | None, overwrite: bool) -> None:
-    """Repeat a race from RECORD, the run.json of a race, and say whether the regret is the same.
+    """Repeat a race from RECORD, the run.json of a race, and print whether the regret is the same.
 
-    With the same versions, device and kind of machine regret.csv is the same to the last byte. The exit code is 1 if
-    the regret of a replicate differs.
+    With the same versions, device and kind of machine, regret.csv is identical. The exit code is 1 if the regret of a
+    replicate differs.
     """
     record.open("rb").close()
     from bandits_torch.cli.play import play_again
@@ -423,25 +418,25 @@ def rerun(record: Path, out: Path, data: Path | None, overwrite: bool) -> None:
 
 
 @app.command(short_help="Race policies on several problems.")
-@click.option("--problems", default="gp,switching,tv-gp,cosine", help="Comma-separated names.")
-@click.option("--policies", default=DEFAULT_POLICIES, help="Comma-separated names.")
+@click.option("--problems", default="gp,switching,tv-gp,cosine", help="Names, separated by commas.")
+@click.option("--policies", default=DEFAULT_POLICIES, help="Names, separated by commas.")
 @number("--horizon", 1, default=1000, help="Steps; fewer if a problem has fewer.")
 @number("--replicates", 1, default=10, help="Independent runs of each policy on each problem.")
 @number(
     "--block",
     1,
-    help="Replicates in a cell; default: all of them. A window that follows from the variation budgets of a problem is "
-    "averaged over a cell, so it depends on this.",
+    help="Replicates in a cell; default: all. A window computed from a problem's variation budgets is averaged over a "
+    "cell, so it depends on this.",
 )
 @number("--seed", 0, default=0, help="Seed of all random numbers.")
 @click.option("--engine", default="local", help=f"Where cells run: {', '.join(catalogue().engines)}.")
 @number("--threads", 1, MOST_THREADS, default=1, help="CPU threads of a cell.")
-@number("--jobs", 1, help="Cells at once; default: as the CPUs allow.")
+@number("--jobs", 1, help="Cells that run at the same time; default: as many as the CPUs allow.")
 @click.option("--out", type=FILE, default=Path("sweep"), help="Folder for sweep.csv and the finished cells.")
 @click.option("--data", type=FILE, help="File or folder of the problems that replay real data.")
 @setting(
     help="A setting key=value of every problem or policy that accepts the key; PROBLEM.key=value or "
-    "POLICY.key=value for one of them. Repeat for more."
+    "POLICY.key=value for one of them. May be repeated."
 )
 @click.option("--resume", is_flag=True, callback=_resume_or_overwrite, help="Continue the sweep in OUT.")
 @click.option("--overwrite", is_flag=True, callback=_resume_or_overwrite, help=OVERWRITE_TABLE)
@@ -459,8 +454,9 @@ def sweep(
 ) -> None:
     """Race algorithms (policies) on several problems: in this process, in several processes, or on Ray.
 
-    Prints a table for each problem; writes sweep.csv, and every finished cell to OUT/cells, from where an interrupted
-    sweep continues with --resume. A cell that fails is named at the end, and the others are kept (exit code 1).
+    A cell is a block of replicates of one policy on one problem. Prints a table for each problem; writes sweep.csv, and
+    every finished cell to OUT/cells, from which an interrupted sweep continues with --resume. Cells that fail are
+    listed at the end (exit code 1), and the others are kept.
     """
     options = asked_sweep(problems, policies, engine, data, option)
     from bandits_torch.cli.play import run_sweep

@@ -1,4 +1,4 @@
-"""Messages of the command line: one line for an error or a warning, and advice after an interrupt."""
+"""Messages of the command line: one line for each error or warning, and advice after an interrupt."""
 
 from __future__ import annotations
 
@@ -16,29 +16,30 @@ import click
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Turn any error into one line on standard error and exit code 2, and Ctrl-C into exit code 130, as shells do.
+    """Turn errors into one line on standard error and exit code 2, Ctrl-C into exit code 130, as shells do, and a
+    closed pipe on standard output into exit code 1. Click prints its own errors.
 
-    A warning of the package is one line, too, without its place in the code, and said once; others are as in Python.
+    A UserWarning, as the package gives them, is also one line, printed once; other warnings are as in Python.
     """
-    usual, said = warnings.showwarning, set()
+    usual, printed = warnings.showwarning, set()
 
     def show(message: Warning | str, category: type[Warning], *more: Any, **others: Any) -> None:
         if category is not UserWarning:
             usual(message, category, *more, **others)
-        elif str(message) not in said:
-            said.add(str(message))
+        elif str(message) not in printed:
+            printed.add(str(message))
             click.echo(f"warning: {' '.join(str(message).split())}", err=True)
 
     try:
         with warnings.catch_warnings():
             warnings.showwarning = show
             yield
-    except (click.ClickException, click.exceptions.Exit, click.Abort):  # which click itself tells
+    except (click.ClickException, click.exceptions.Exit, click.Abort):
         raise
     except KeyboardInterrupt:
         click.echo("interrupted", err=True)
         raise SystemExit(128 + signal.SIGINT) from None
-    except BrokenPipeError:  # whoever read the output has enough; what is still buffered goes nowhere
+    except BrokenPipeError:  # nobody reads the output any more, so what is still buffered is dropped
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
     except OSError as error:
@@ -51,7 +52,7 @@ def one_line_errors() -> Iterator[None]:
 
 @contextmanager
 def says_how_to_go_on(words: Callable[[KeyboardInterrupt], str]) -> Iterator[None]:
-    """On Ctrl-C or SIGTERM, say what is kept and how to continue; exit with code 130 or 143, as shells do."""
+    """On Ctrl-C or SIGTERM, print ``words`` on what is kept and how to continue, and exit with code 130 or 143."""
     received = [signal.SIGINT]
 
     def terminate(number: int, frame: Any) -> None:

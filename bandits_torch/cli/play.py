@@ -1,7 +1,7 @@
-"""Plays what was asked for, when all arguments were read: a race and its report, or the cells of a sweep and their
-tables; and what either may replace, resume and delete in the folder that it writes to.
+"""Plays a race and writes its report, or runs a sweep and writes its table; and decides what either may overwrite,
+resume and delete in its folder.
 
-Files there that no race or sweep wrote stay, whatever the flags. Files of another race or sweep are deleted only with
+Files that no race or sweep wrote are never touched. Files of another race or sweep are overwritten only with
 ``overwrite``.
 """
 
@@ -60,7 +60,7 @@ from bandits_torch.state_files import read_state
 from bandits_torch.threads import exactly, threads_for
 
 DEFAULT_EVERY = 1000
-_TRIAL = 30  # steps, after which a race says how long it takes
+_TRIAL = 30  # steps that are timed to estimate how long a race takes
 
 
 def play(
@@ -73,9 +73,9 @@ def play(
     overwrite: bool = False,
     fitting: bool = False,
 ) -> dict[str, History] | None:
-    """Play the race and write its report into ``out``; None if a race to resume is complete already.
+    """Play the race and write its report into ``out``; None if the race to resume is already complete.
 
-    ``fitting``: whether a table adds the policies that fit its rewards, unless options are for policies.
+    ``fitting``: whether policies that fit a table's rewards replace those asked for, unless a policy has options.
     """
     problem = _problem(asked)
     found = diagnose(problem.record()) if isinstance(problem, Replay) else None
@@ -119,7 +119,7 @@ def play(
 
 
 def play_again(record: Path, out: Path, data: Path | None, overwrite: bool) -> list[str]:
-    """Play a race again from its ``run.json``, and return the policies whose regret differs."""
+    """Repeat a race from its ``run.json``, and return the policies whose regret differs."""
     settings = read_settings(record)
     if "threads" in settings and isinstance(settings["threads"], int):
         whole_number("threads of run.json", settings["threads"], 1, MOST_THREADS)
@@ -144,7 +144,7 @@ def play_again(record: Path, out: Path, data: Path | None, overwrite: bool) -> l
 
 
 def _problem(asked: Race) -> Problem:
-    """Build the problem. Errors name command-line options where they concern how a table is read."""
+    """Build the problem. Errors about the reading of a table name the command-line option."""
     device = torch.device(asked.device)
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device {asked.device!r} is not there: torch sees no CUDA device")
@@ -173,7 +173,7 @@ def _policy(name: str, asked: Race, problem: Problem, horizon: int) -> Policy:
 
 
 def _how_long(asked: Race, problem: Problem) -> str:
-    """An estimate of how long a race takes, from a trial of a few steps."""
+    """A line that says how long the race takes, estimated from ``_TRIAL`` steps."""
     seconds = 0.0
     for name in asked.policies:
         tried = run(_policy(name, asked, problem, asked.horizon), problem, _TRIAL, seed=asked.seed)
@@ -193,7 +193,7 @@ def _policies(count: int) -> str:
 def _how_to_go_on(
     interrupt: KeyboardInterrupt, policies: Sequence[str], played: int, folder: RaceFolder, every: int | None
 ) -> str:
-    """How far an interrupted race came, what is kept, and how to continue it."""
+    """How far an interrupted race got, what is kept, and how to continue it."""
     said, kept = " before the report was written", [f"{_policies(played)} played"] if played else []
     if played < len(policies):
         name = policies[played]
@@ -216,7 +216,7 @@ def _report(
     clock: float,
     folder: RaceFolder,
 ) -> None:
-    """Compare the policies, write the files of the report, and print tables and advice."""
+    """Compare the policies, write the report, and print tables and advice."""
     random = random_regret(problem, asked.horizon)
     gained = earned(problem, histories, random)
 
@@ -264,12 +264,12 @@ def _report(
 
 
 def _known(knowledge: Knowledge) -> dict[str, Any]:
-    """The prior knowledge by path, as JSON values; matrices and structure are described in words."""
+    """The prior knowledge by path, as JSON values; matrices and structure as text."""
     known = description(knowledge, "knowledge")
     return {
         path.removeprefix("knowledge."): _plain(leaf)
         for path, leaf in known.items()
-        if "_constraint" not in path  # of a hyperparameter's range, as gpytorch's kernels name it
+        if "_constraint" not in path  # ranges of hyperparameters in gpytorch's kernels
     }
 
 
@@ -300,9 +300,9 @@ def run_sweep(
     overwrite: bool,
     **engine: Any,
 ) -> list[str]:
-    """Sweep over problems and policies, each with its options, and print and write the results.
+    """Sweep over problems and policies, given with their options; print and write the results.
 
-    ``engine``: as for ``sweep``. Returns a line for each cell that failed.
+    ``engine``: further arguments of ``sweep``. Returns a line for each cell that failed.
     """
     needs_data = [name for name in problems if catalogue().problems[name].needs_data]
     places = dict.fromkeys(needs_data, str(data.resolve())) if data else {}
@@ -347,7 +347,7 @@ def _sweep_report(
     whole: Block,
     out: Path,
 ) -> None:
-    """A table on the screen for each problem, and one row per problem, policy and replicate in ``sweep.csv``."""
+    """Print a table for each problem, and write a row per problem, policy and replicate to ``sweep.csv``."""
     console, parts = Console(), []
     for name, rows in histories.items():
         if not rows:
@@ -384,14 +384,14 @@ def enter(
     resume: bool,
     overwrite: bool,
 ) -> str:
-    """``"begin"``, ``"resume"``, or ``"over"`` if the work to resume is complete. Raises ValueError to refuse the
-    folder.
+    """``"begin"``, ``"resume"``, or ``"over"`` if the work to resume is complete. Raises ValueError if the folder or
+    its files must not be used.
 
     Args:
         work: ``race`` or ``sweep``.
-        foreign: names of files to be written that exist already and that no race or sweep wrote.
-        unfinished: a description of the work in progress, and how to begin afresh; None if there is none.
-        other: a description of work other than the one asked for; None if there is none.
+        foreign: names of files to be written that exist already but were written by no race or sweep.
+        unfinished: a description of the work in progress, and how to begin again; None if there is none.
+        other: a description of other work in the folder; None if there is none.
         over: whether the work asked for is complete.
         resume, overwrite: the flags.
     """
@@ -417,10 +417,11 @@ def enter(
 
 
 class RaceFolder:
-    """The folder ``out``: it holds the report of a complete race, the checkpoints of an interrupted one, or neither.
+    """The folder ``out``, with the report of a complete race, the checkpoints of an unfinished one, or neither.
 
-    A race in progress keeps ``checkpoints/race.json`` with its settings, and a state file for each policy begun.
-    Nothing else is ever deleted. ``settings``: of the race asked for (``Race.settings``).
+    A race with checkpoints has ``checkpoints/race.json``, with its settings, and a state file for each policy it
+    started. Only these, and remains of interrupted writes, are ever deleted. ``settings``: ``Race.settings`` of the
+    race asked for.
     """
 
     def __init__(self, out: Path, settings: Mapping[str, Any]) -> None:
@@ -429,47 +430,46 @@ class RaceFolder:
         self._record = self.kept / "race.json"
 
     def checkpoint(self, policy: str) -> Path:
-        """The file for the state of this policy's run."""
+        """The state file of the policy's run."""
         return self.kept / policy
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Within the block no other race plays in the folder, which is made. Raises ValueError if one does.
+        """Lock the folder, which is made, against other races. Raises ValueError if one plays in it.
 
-        A lock on the folder, released when its process ends. On Windows, and on file systems without locks, nothing is
-        locked.
+        The lock ends with its process. On Windows, and on file systems without locks, there is none.
         """
         self.out.mkdir(parents=True, exist_ok=True)
         if fcntl is None:
             yield
             return
-        held = os.open(self.out, os.O_RDONLY)
+        folder = os.open(self.out, os.O_RDONLY)
         try:
             with suppress(OSError):
                 try:
-                    fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
                     expected = "a folder in which no other race is playing now"
                     raise ValueError(f"out must be {expected}, got {str(self.out)!r}") from None
             yield
         finally:
-            os.close(held)
+            os.close(folder)
 
     def enter(self, *, keep: bool, resume: bool = False, overwrite: bool = False) -> str:
-        """Make the folder ready, or refuse it with nothing changed; ``keep``: whether the race writes checkpoints.
+        """Make the folder ready, or refuse it and change nothing; ``keep``: whether the race writes checkpoints.
 
-        Returns ``"begin"``, ``"resume"``, or ``"over"`` if the race to resume, which must be the one asked for, has its
-        report already. Raises ValueError, and OSError for a folder that cannot be written to.
+        Returns ``"begin"``, ``"resume"``, or ``"over"`` if the race asked for is to be resumed and has its report
+        already. Raises ValueError, and OSError for a folder that cannot be made.
         """
         self.out.mkdir(parents=True, exist_ok=True)
         if not os.access(self.out, os.W_OK | os.X_OK):
             raise ValueError(f"out must be a folder that can be written to, got {str(self.out)!r}")
-        begun = self.begun()
-        standing = enter(self.out, "race", **self._held(begun, keep), resume=resume, overwrite=overwrite)
+        record = self.in_progress()
+        standing = enter(self.out, "race", **self._contents(record, keep), resume=resume, overwrite=overwrite)
         if standing == "over":
             return standing
-        if begun is not None and standing == "begin":
-            self._remove(begun["asked"])
+        if record is not None and standing == "begin":
+            self._remove(record["asked"])
         for name in REPORT:
             remove_parts(self.out / name)
         if keep and standing == "begin":
@@ -477,25 +477,25 @@ class RaceFolder:
         return standing
 
     def begin_report(self) -> None:
-        """Note that the folder may hold files of the report from now on, although ``run.json`` does not exist yet."""
-        if self.begun() is not None:
+        """Record that report files may exist from now on, although ``run.json`` is not yet written."""
+        if self.in_progress() is not None:
             self._write_record(reporting=True)
 
     def leave(self) -> None:
         """Delete the checkpoints of the complete race."""
-        if self.begun() is not None:
+        if self.in_progress() is not None:
             self._remove(self._settings)
 
-    def begun(self) -> dict[str, Any] | None:
+    def in_progress(self) -> dict[str, Any] | None:
         """The record of the race in progress; None if there is none, or if no race wrote it."""
         try:
-            held = json.loads(self._record.read_text(encoding="utf-8"))
+            record = json.loads(self._record.read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError):
             return None
-        asked = held.get("asked") if isinstance(held, dict) and held.get("format") == _FORMAT else None
-        return held if isinstance(asked, dict) and isinstance(asked.get("policies"), list) else None
+        asked = record.get("asked") if isinstance(record, dict) and record.get("format") == _FORMAT else None
+        return record if isinstance(asked, dict) and isinstance(asked.get("policies"), list) else None
 
-    def _held(self, begun: Mapping[str, Any] | None, keep: bool) -> dict[str, Any]:
+    def _contents(self, record: Mapping[str, Any] | None, keep: bool) -> dict[str, Any]:
         """The contents of the folder, as arguments of ``enter``."""
         there = [name for name in REPORT if (self.out / name).exists()]
         foreign = [name for name in there if not (self.out / name).is_file()]
@@ -503,17 +503,17 @@ class RaceFolder:
             written = read_settings(self.out / "run.json")
         except (OSError, ValueError):
             written = None
-            if begun is None or begun.get("reporting") is not True or "run.json" in there:
+            if record is None or record.get("reporting") is not True or "run.json" in there:
                 foreign = there
-        if begun is not None:
-            differs = self._differences(begun["asked"])
+        if record is not None:
+            differs = self._differences(record["asked"])
             return {
                 "foreign": foreign,
                 "unfinished": ("the checkpoints of a race that was cut off", "begin afresh with --overwrite"),
                 "other": f"the checkpoints of another race ({differs})" if differs else None,
             }
         if keep and self.kept.is_dir():
-            remove_parts(self._record)  # what a race that was killed at once may leave
+            remove_parts(self._record)  # a race that was killed early may leave them
         if keep and self.kept.exists() and not (self.kept.is_dir() and not any(self.kept.iterdir())):
             foreign.append(str(self.kept))
         differs = "" if written is None else self._differences(written)
@@ -525,10 +525,10 @@ class RaceFolder:
         }
 
     def _differences(self, written: Mapping[str, Any]) -> str:
-        """How a race differs from the one asked for; empty if it does not."""
+        """How the settings of a race differ from those of the one asked for; empty if they do not."""
         was, now = _flat(written), _flat(self._settings)
         keys = {**now, **{key: None for key in was if key.startswith(_OPTION)}}
-        if self._settings["data_sha256"] is not None:  # the same file, wherever it lies
+        if self._settings["data_sha256"] is not None:  # the path of the same file may differ
             keys.pop("data")
         return said_differences({key: was.get(key) for key in keys}, {key: now.get(key) for key in keys})
 
@@ -554,7 +554,7 @@ class RaceFolder:
 
 
 def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by name, those of ``--option`` as it writes them."""
+    """Settings by name; those of ``--option`` by the names that it takes."""
     options = settings.get("options")
     takers = options if isinstance(options, Mapping) else {}
     plain = {key: value for key, value in settings.items() if key != "options"}

@@ -149,7 +149,7 @@ def try_kills(kills, seed):
                     wrong.append((races, spent, status, call(out, "--resume").stderr))
                 if status is not None:
                     break
-                if (out / "checkpoints").is_dir() and RaceFolder(out, {}).begun():
+                if (out / "checkpoints").is_dir() and RaceFolder(out, {}).in_progress():
                     put(out / "checkpoints" / "mine")
             races += 1
             mine = out / "checkpoints" / "mine"
