@@ -1,6 +1,6 @@
-"""A race, or a live system, as one HTML file, without scripts and without access to a network.
+"""Pages about a race or a live system: one HTML file without scripts that loads nothing.
 
-The templates are ``page.html`` and ``live.html``; this module makes the values and pictures that they show.
+The templates are ``page.html`` and ``live.html``; this module computes the values and pictures in them.
 """
 
 from __future__ import annotations
@@ -54,10 +54,10 @@ _TEMPLATES = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
-_MOST_ARMS = 24
+_MOST_ARMS = 24  # in a picture
 _MOST_ROWS, _LATEST = 50, 15  # of a table
 _MOST_COLOURS = 6
-_LARGE = 10_000
+_LARGE = 10_000  # regret from which on the axis has prefixes
 _SCREEN, _PHONE = 7.6, 4.0  # widths of a picture in inches
 _VERDICTS = {
     "sure": "Sure",
@@ -71,7 +71,7 @@ _VERDICTS = {
 _SMOOTHED = "best arm by the smoothed table"
 _CSS_COLOURS = {colour.lower(): f"var(--c{i})" for i, colour in enumerate(COLOURS[:-1])}
 _CSS_COLOURS |= {COLOURS[-1]: "var(--ink)", GREY: "var(--grey)", GRID.lower(): "var(--grid)"}
-_DIGITS = re.compile(r"(\.\d\d)\d+")  # beyond a hundredth of a point, which no screen shows
+_DIGITS = re.compile(r"(\.\d\d)\d+")  # digits beyond a hundredth of a point, which no screen shows
 
 
 def page(
@@ -85,11 +85,11 @@ def page(
     gained: Earned | None = None,
     found: Diagnosis | None = None,
 ) -> str:
-    """The whole page of a race. Every name is escaped, and the page forbids scripts and loading anything.
+    """The page of a race. Every name is escaped, and the page forbids scripts and loading anything.
 
-    ``histories``, ``random`` and ``problem`` as for ``compare``. What is None is left out: ``compared``, the advice at
-    the beginning; ``python``, code that deploys the policy; ``facts``, names and values at the end; ``gained``, what
-    the policies earned; ``found``, the diagnosis of the replayed table.
+    ``histories``, ``random`` and ``problem`` as for ``compare``. Parts that are None are left out: ``compared``, the
+    advice at the beginning; ``python``, code that deploys the policy; ``facts``, names and values at the end;
+    ``gained``, what the policies earned; ``found``, the diagnosis of the replayed table.
     """
     first = next(iter(histories.values()))
     shown = {name: h for name, h in histories.items() if name != "random"} or dict(histories)
@@ -99,9 +99,9 @@ def page(
     references = {"drawing at random": at_random}
     if gained is not None and gained.noisy:
         references[_SMOOTHED] = gained.maximum - gained.attainable
-    # Whether several arms of a row often have the largest reward.
+    # Whether several arms of a row often share the largest reward.
     ties = isinstance(problem, Replay) and kind_of_values(problem.table) in ("0/1", "counts")
-    holds = None  # what a table holds, in sentences and as a picture
+    holds = None
     if found is not None and isinstance(problem, Replay):
         draw = partial(plot_diagnosis, problem.record(), found)
         picture = _picture("holds", 3.8, draw, titles=True)
@@ -151,10 +151,10 @@ def live_page(
     refresh: int | None = None,
     lift: Sequence[pd.DataFrame] = (),
 ) -> str:
-    """The whole page of a live system, of one replicate. Every name is escaped, and the page forbids scripts.
+    """The page of one replicate of a live system. Every name is escaped, and the page forbids scripts.
 
-    ``beliefs`` with intervals of this ``level``, ``history``, ``alarms`` and, if there is a control, ``lift`` are as
-    ``AskTell`` gives them. ``facts`` stand at the end. ``refresh``: seconds after which a browser loads the file again.
+    ``AskTell`` returns ``beliefs``, with intervals of this ``level``, ``history``, ``alarms`` and, if there is a
+    control, ``lift``. ``facts``: at the end. ``refresh``: seconds after which a browser loads the file again.
     """
     over_arms = "arm" in beliefs
     settings = [] if over_arms else list(beliefs.columns[: list(beliefs.columns).index("mean")])
@@ -198,7 +198,7 @@ def live_page(
 
 
 def _named_settings(table: pd.DataFrame, settings: Sequence[str]) -> pd.Series:
-    """A word for the settings of every row."""
+    """The settings of each row as text."""
     rows = table[list(settings)].to_dict("records")
     words = [
         ", ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in row.items())
@@ -228,12 +228,12 @@ def _number(value: float) -> str:
 
 
 def _round(value: float) -> str:
-    """Two digits, written out; empty for NaN."""
+    """A number to two digits, without an exponent; empty for NaN."""
     return "" if math.isnan(value) else f"{float(f'{value:.2g}'):,.0f}".replace(",", "\u202f")
 
 
 def _regret(value: float) -> str:
-    """Four digits, or a whole number written out."""
+    """A whole number without an exponent from 1000 to 1e12, else four digits."""
     written_out = 1000 <= abs(value) < WRITTEN_OUT
     return f"{value:,.0f}".replace(",", "\u202f") if written_out else f"{value:.4g}"
 
@@ -243,7 +243,7 @@ def _percent(share: float) -> str:
 
 
 def _bar(share: float) -> str:
-    """The width of a bar."""
+    """The width of a bar in CSS; 0 for NaN."""
     return "0%" if math.isnan(share) else f"{100 * min(1.0, max(0.0, share)):.1f}%"
 
 
@@ -276,9 +276,9 @@ def _draw_rewards(rewarded: pd.DataFrame, alarms: pd.DataFrame, over_arms: bool,
 
 
 def _in_dates(ax: Axes, times: pd.Series) -> None:
-    """Show short dates on the axis, in their own zone; numbers stay."""
+    """Show short dates on the axis, in their own zone, if times are dates."""
     if isinstance(times.iloc[0], pd.Timestamp):
-        in_dates(ax, minticks=2, maxticks=5, tz=times.iloc[0].tz)  # with 3 or more some spans have no unit
+        in_dates(ax, minticks=2, maxticks=5, tz=times.iloc[0].tz)  # some spans have no unit for 3 or more
 
 
 def _draw_plays(rewarded: pd.DataFrame, order: Sequence[str], figure: Figure) -> None:
@@ -292,7 +292,7 @@ def _draw_plays(rewarded: pd.DataFrame, order: Sequence[str], figure: Figure) ->
 
 
 def _beside_earned(gained: Earned) -> dict[str, float]:
-    """The totals that those of policies are compared with."""
+    """The totals with which a page compares the policies' totals, by name."""
     beside = {"drawing at random": gained.random}
     if gained.best_arm is not None:
         beside[f"best single arm in hindsight: {gained.best_arm[0]}"] = gained.best_arm[1]
@@ -311,9 +311,9 @@ def _starts(starts: Starts | None, order: Mapping[str, History]) -> dict[str, An
 def _pulls(
     histories: Mapping[str, History], problem: Problem, compared: Comparison | None, ties: bool
 ) -> dict[str, dict[str, str]]:
-    """Pictures of the arms pulled by the policies named in the advice and by ``auto``, if there are arms.
+    """Pictures of the arms pulled by the policies named in the advice and by ``auto``; empty without several arms.
 
-    The best arm is that of the smoothed table where rows have ``ties``.
+    If rows have ``ties``, the best arm is taken from the smoothed table.
     """
     if problem.dim or problem.num_arms < 2:
         return {}
@@ -324,7 +324,7 @@ def _pulls(
         best = torch.from_numpy(smoothed[1])[None]
     else:
         best = best_arms(problem, horizon)
-    rows = slice(None) if bool((best == best[:1]).all()) else slice(1)  # functions that differ: of the first
+    rows = slice(None) if bool((best == best[:1]).all()) else slice(1)  # else the first replicate alone
     if compared is None or compared.advice is None:
         lead = [str(summary(histories)["mean_cumulative_regret"].idxmin())]
     else:
@@ -349,7 +349,7 @@ def _beliefs(histories: Mapping[str, History]) -> dict[str, Any] | None:
     if not found:
         return None
     name, history = found[0], histories[found[0]]
-    shown = {one: h for one, h in histories.items() if one == name or one not in found}  # with their colours
+    shown = {one: h for one, h in histories.items() if one == name or one not in found}  # keeps colours
     return {
         "name": name,
         "picture": _picture("beliefs", 6.0, lambda figure: plot_beliefs(shown, figure)),
@@ -366,32 +366,32 @@ def _bands(histories: Mapping[str, History]) -> str:
 
 
 def _said_of_change(history: History) -> str:
-    """The rate of change in the last quarter, in words, and what was forgotten."""
+    """The rate of change over the last quarter, in words, and when models were restarted."""
     rates = history.trace["effective_rate"].double().reshape(-1, history.horizon)
     quarter = max(1, history.horizon // 4)
     rate = float(rates[:, -quarter:].median())
     half = _half_life(rate)
     resets = history.trace["resets"].double().reshape(-1, history.horizon)
-    begun, grown = round(float(resets[:, -1].median())), resets.diff() > 0
-    anew = ""
-    if begun:
+    restarts, grown = round(float(resets[:, -1].median())), resets.diff() > 0
+    restarted = ""
+    if restarts:
         last = int(grown.any(0).nonzero().max()) + 2 if bool(grown.any()) else 1
-        anew = (
-            f" Models that fell behind were restarted {_count(begun, 'time')}, the last at step {last}: these have "
+        restarted = (
+            f" Models that fell behind were restarted {_count(restarts, 'time')}, the last at step {last}: these have "
             "forgotten earlier rewards."
         )
     if half > history.horizon:
         always = _half_life(float(rates[:, quarter - 1 :].median(0).values.max())) > history.horizon
-        kept = ": what it saw first still counts" if always and not begun else ""
-        return f"Over the last quarter it believed that hardly anything changes{kept}.{anew}"
+        kept = ": what it saw first still counts" if always and not restarts else ""
+        return f"Over the last quarter it believed that hardly anything changes{kept}.{restarted}"
     return (
-        f"Over the last quarter it believed in a rate of {rate:.2g} a step: what an arm was worth "
-        f"{_count(max(1, round(half)), 'step')} ago tells half of what it is worth now.{anew}"
+        f"Over the last quarter it believed in a rate of {rate:.2g} a step: the values of an arm "
+        f"{_count(max(1, round(half)), 'step')} apart have a correlation of 1/2.{restarted}"
     )
 
 
 def _half_life(rate: float) -> float:
-    """The number of steps after which an arm's old value explains half of its present value."""
+    """The number of steps after which the correlation (1 - rate)^(n/2) of an arm's values is 1/2."""
     return math.inf if rate <= 0 else 2 * math.log(0.5) / math.log1p(-min(rate, 0.999))
 
 
@@ -400,7 +400,7 @@ def _count(number: int, word: str, words: str | None = None) -> str:
 
 
 def _rendered(template: str, **values: Any) -> str:
-    """A page of a template, in the colours of the plots."""
+    """A template filled with values, in the colours of the plots."""
     for name, colours, grey in (("colours", COLOURS[:-1], GREY), ("colours_on_dark", ON_DARK, GREY_ON_DARK)):
         named = {f"c{i}": colour for i, colour in enumerate(colours)} | {"grey": grey}
         values[name] = " ".join(f"--{one}: {colour.lower()};" for one, colour in named.items())
@@ -412,11 +412,11 @@ def _picture(
 ) -> dict[str, str]:
     """A picture for a screen, ``wide``, and for a phone, ``narrow``, ``height`` inches high.
 
-    Each is an SVG element with text as text and the colours of the plots as variables of the page, which shows it as it
-    is: matplotlib escapes the text that it writes.
+    Each is an SVG element with text as text, which matplotlib escapes, and the colours of the plots as variables of the
+    page, which inserts it unchanged.
 
     ``name`` consists of letters and digits and is unique on the page. ``draw`` fills an empty figure; its titles are
-    removed unless they are asked for, because the page has them.
+    removed unless ``titles``, because the page has them.
     """
     made = {}
     for kind, width in (("wide", _SCREEN), ("narrow", _PHONE)):
@@ -431,7 +431,7 @@ def _picture(
         file = io.StringIO()
         salted = mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": f"{name}-{kind}"})
         with salted, warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Glyph .* missing")  # a browser has it
+            warnings.filterwarnings("ignore", "Glyph .* missing")  # browsers have it
             figure.savefig(file, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
         text = file.getvalue()
         text = text[text.index("<svg") :]

@@ -191,7 +191,7 @@ def test_what_was_thrown_away_is_not_said_to_count(shown):
         in thrown
     )
     fast = paged({"auto": cut(kept, 1, effective_rate=0.1 + rates, resets=resets)})
-    assert "tells half of what it is worth now. Models that fell behind were restarted 7 times" in fast
+    assert "have a correlation of 1/2. Models that fell behind were restarted 7 times" in fast
 
 
 def test_a_page_of_points_without_advice_or_beliefs_stands(shown):
@@ -250,7 +250,7 @@ def test_where_rows_have_ties_the_best_arm_is_that_of_the_smoothed_table(monkeyp
     drawn = []
     monkeypatch.setattr(f"{page.__module__}.plot_pulls", lambda history, best, *_, **__: drawn.append(best))
     for rewards, said in (
-        (clicks, "at the time by the smoothed table, as rows"),
+        (clicks, "at the time by the smoothed table, because rows"),
         (clicks - 0.5, "most often"),
     ):
         problem = Replay(RewardTable(rewards), noise_fraction=0.5, forgetting_rate=0.1)
