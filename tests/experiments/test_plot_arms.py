@@ -83,7 +83,7 @@ def test_points_are_drawn_by_one_coordinate() -> None:
     assert ax.get_ylabel() == "coordinate 1"
     with pytest.raises(ValueError, match=r"coordinate must be an integer in 0, \.\.\., 1, got 2"):
         plot_arms(played, coordinate=2)
-    with pytest.raises(ValueError, match="best must be None where points were played"):
+    with pytest.raises(ValueError, match="best must be None if points were played"):
         plot_arms(played, best=BEST)
 
 

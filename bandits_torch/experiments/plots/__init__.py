@@ -1,7 +1,7 @@
-"""Plots of runs. Each function takes a ``History`` (or several, by name) and returns matplotlib axes.
+"""Plots of runs. Most functions take a ``History``, or several by name, and return matplotlib axes.
 
-With ``ax=`` they draw there, without it in a new figure (``axes.figure``) that pyplot does not manage: show it as the
-last expression of a notebook cell, or save it with ``axes.figure.savefig(path)``.
+They draw on the axes ``ax``, or else in a new figure (``axes.figure``) that pyplot does not manage: show it as the last
+expression of a notebook cell, or save it with ``axes.figure.savefig(path)``.
 """
 
 from bandits_torch.experiments.plots.runs import (

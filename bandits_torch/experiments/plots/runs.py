@@ -1,5 +1,5 @@
-"""Plots of runs: regret, summed over the steps and start by start, and the arms that were pulled; and of what policies
-believe: the posterior of every arm, rate of change and noise, candidate priors, and when something changed."""
+"""Plots of runs: regret, arms pulled, and what policies believe: posteriors, rates of change and noise, candidate
+priors, and detected changes."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ def plot_arms(
         history: of one run.
         ax: axes to draw on; None: a new figure.
         replicate: its row in the history, from 0.
-        best: (R, T) or (T,) index of the best arm at each step (``best_arms``), with one row for each replicate
-            or one for all; None: no line.
-        positions: (N,) vertical position of each arm (its coordinate, its rank); None: its index.
+        best: (R, T) or (T,) index of the best arm at each step (``best_arms``), one row for each replicate or one for
+            all; None: no line.
+        positions: (N,) vertical position of each arm, such as its coordinate; None: its index.
         coordinate: which of the d coordinates to draw, for a history over a continuous domain.
 
     Raises ValueError for a replicate or coordinate that does not exist, for ``best`` or ``positions`` of another size,
@@ -71,8 +71,8 @@ def plot_arms(
     check_replicate(history, replicate)
     points, T = history.arms.dim() == 3, history.horizon
     if points:
-        validation.require(best is None, "best", best, "None where points were played")
-        validation.require(positions is None, "positions", positions, "None where points were played")
+        validation.require(best is None, "best", best, "None if points were played")
+        validation.require(positions is None, "positions", positions, "None if points were played")
         d = history.arms.shape[-1]
         validation.require(coordinate in range(d), "coordinate", coordinate, f"an integer in 0, ..., {d - 1}")
     if best is not None:
@@ -99,7 +99,7 @@ def plot_arms(
     if positions is None and not points:
         ax.yaxis.set_major_locator(MaxNLocator(integer=True))
     legend: Any = ax.get_legend()
-    legend.legend_handles[0].set_sizes([24.0])  # however small the dots
+    legend.legend_handles[0].set_sizes([24.0])  # visible even if the dots are small
     return ax
 
 
@@ -116,15 +116,16 @@ def plot_pulls(
     most: int = 24,
     columns: int = 50,
 ) -> Axes:
-    """How often each arm was pulled, stretch by stretch, as depth of colour, and a bar at the arm best most often.
+    """The share of each arm in the pulls of each stretch of steps, as depth of colour, with a bar at the arm that was
+    best most often.
 
     Args:
         history: of a run over arms; shares are over the steps of a stretch and the replicates.
-        best: (R, T) index of the best arm at each step (``best_arms``), R 1 or the history's replicates.
-        ax: where to draw; None: in a new figure.
-        names: of the N arms, shown as they are; None: their numbers.
+        best: (R, T) index of the best arm at each step (``best_arms``), with R = 1 or the history's replicates.
+        ax: axes to draw on; None: a new figure.
+        names: of the N arms, shown literally; None: their numbers.
         most: the largest number of arms shown: those pulled or best most often.
-        columns: stretches, at most.
+        columns: the largest number of stretches.
 
     Raises ValueError for a history over points, ``best`` of another shape or not of integers, fewer names than arms,
     and ``most`` or ``columns`` below 1.
@@ -157,7 +158,7 @@ def plot_pulls(
 
 
 def _shares(arms: Tensor, count: int, columns: int) -> Tensor:
-    """(N, columns): share of each arm among the steps of a stretch and the rows."""
+    """(N, columns): share of each arm in the pulls (R, T) of each stretch of steps."""
     T = arms.shape[1]
     stretch = torch.arange(T) * columns // T
     cells = (arms * columns + stretch).flatten()
@@ -167,7 +168,7 @@ def _shares(arms: Tensor, count: int, columns: int) -> Tensor:
 
 _LABEL_GAP = 0.048  # least distance between two labels, as a share of the axes' height
 _ARROW = {"relpos": (0.0, 0.5), "shrinkA": 1, "shrinkB": 0}
-_OFF_SCALE = 5.0  # lines that end above this many times the median line don't set the scale
+_OFF_SCALE = 5.0  # lines that end above this many times the median end do not determine the scale
 
 
 def plot_regret(
@@ -177,17 +178,17 @@ def plot_regret(
     random: Tensor | None = None,
     labels: bool = True,
 ) -> Axes:
-    """Mean cumulative regret of each policy by step, in a band of ± two standard errors, down to no regret at most.
+    """Mean cumulative regret of each policy by step, with a band of ± two standard errors that does not extend below 0.
 
     Args:
         histories: by label of the line; or a single one.
-        ax: axes to draw on; None: a new figure, ``axes.figure``, which pyplot does not manage.
+        ax: axes to draw on; None: a new figure.
         random: (R, T) expected regret of the random policy (``random_regret``), drawn as a dotted reference.
-        labels: False: no names beside the lines, for a picture whose colours are explained elsewhere.
+        labels: whether to write names beside the lines.
 
-    Each line is labelled at its end with its name and final value. A single replicate has no band. The axis
-    ends at five times the median final value, so that one bad policy does not flatten the others; labels of lines
-    beyond it have an arrow.
+    Each line is labelled at its end with its name and final value. A single replicate has no band. Lines that end above
+    five times the median final value do not determine the scale, so that one bad policy does not flatten the others; if
+    they end outside the axes, their labels have an arrow.
 
     Raises ValueError without a history to draw, and for ``random`` of another shape.
     """
@@ -222,7 +223,7 @@ class _Line(NamedTuple):
 
 
 def _draw_total(ax: Axes, name: str, cumulative: Tensor, colour: str, dash: Any) -> _Line:
-    """Draw one line with its band, thinned to at most 1000 points."""
+    """Draw the mean of ``cumulative`` (S, T) with its band, thinned to at most 1000 points."""
     S, T = cumulative.shape
     kept = thinned(T)
     steps, mean = kept + 1, cumulative.mean(0)[kept].numpy()
@@ -235,10 +236,10 @@ def _draw_total(ax: Axes, name: str, cumulative: Tensor, colour: str, dash: Any)
 
 
 def _label_ends(ax: Axes, lines: list[_Line]) -> None:
-    """Write names at the right ends of the lines, moved apart where they would overlap.
+    """Write names at the right ends of the lines, moved apart if they would overlap.
 
     Their places are as close to the ends as a minimal gap between neighbours allows: least squares over ascending
-    z_i = place_i - i gap (isotonic regression), then clamped.
+    z_i = place_i - i gap (isotonic regression), clamped to the axes.
     """
     lines = sorted(lines, key=lambda line: line.end)
     low, high = ax.get_ylim()
@@ -261,15 +262,14 @@ def _label_ends(ax: Axes, lines: list[_Line]) -> None:
 
 
 def plot_starts(regret: Mapping[str, Tensor], random: Tensor, ax: Axes | None = None) -> Axes:
-    """Regret of each policy on each unit (a start of a record, a replicate) as a share of random play's, and its mean.
+    """Regret of each policy on each unit (a start of a record) and its mean, in % of the mean regret of random play.
 
     Args:
         regret: by policy, (K,) each (``Starts.regret``).
         random: (K,) expected regret of drawing arms at random.
-        ax: where to draw; None: in a new figure.
+        ax: axes to draw on; None: a new figure.
 
-    A dot is a unit, and the tick is the mean. The policy with the least mean comes first. Shares are of the mean of
-    ``random`` over the units.
+    A dot is a unit, and the tick is the mean. The policy with the least mean comes first.
 
     Raises ValueError without a policy, and for regrets of another shape.
     """
@@ -313,25 +313,25 @@ def plot_posterior(
 ) -> Axes:
     """Posterior mean ± width standard deviations over the arms, after given steps of a run.
 
-    A history holds no posteriors, so a reset copy of the policy learns the history again up to each step, forgetting
-    included. The given policy stays unchanged.
+    A history has no posteriors, so a reset copy of the policy learns (and forgets) the history again up to each step.
+    The given policy stays unchanged.
 
     Args:
         history: of the run.
-        policy: the index policy that played it, or one of the same prior; or a model over arms, which then forgets
-            nothing. It has as many replicates as the history, or one. On a continuous domain, of one dimension.
-        steps: one step, or several in ascending order, a colour each. The posterior is shown at the time of the step.
+        policy: the index policy that played it, or one with the same prior; or a model, which then forgets nothing.
+            It has as many replicates as the history, or one. A continuous domain must have one dimension.
+        steps: one step, or several in ascending order, with a colour each. The posterior is at the time of the step.
         ax: axes to draw on; None: a new figure.
         replicate: its row in the history, from 0.
-        width: how many posterior standard deviations either way.
+        width: number of posterior standard deviations on either side.
         recent: number of last rewards to mark at each step; older ones are paler.
         truth: (N,) or (len(steps), N) expected rewards, drawn dashed; None: not drawn.
-        arms: (N, d) candidates, for a bare model over any inputs (``OnlineGP``); None: the policy's own, or 200 points
+        arms: (N, d) candidates, for a bare model over any inputs (``OnlineGP``); None: the policy's arms, or 200 points
             evenly spread over its domain.
-        legend: False for small multiples.
+        legend: whether to draw a legend.
 
-    Arms with one coordinate are drawn over it, as a line in a band; any others over their index, as dots with
-    error bars. Cost: that of learning these steps again.
+    Arms with one coordinate are drawn over it, as a line in a band; other arms over their index, as dots with error
+    bars. Cost: learning these steps again.
 
     Raises ValueError for steps or a replicate outside the history, for sizes that disagree, and for another policy.
     """
@@ -373,7 +373,7 @@ def plot_posterior(
 
 
 def _empty_copy(policy: IndexPolicy | OnlineModel, arms: Tensor | None) -> tuple[IndexPolicy, Tensor]:
-    """A policy that has learned nothing yet, and the arms or points (N, d) to show."""
+    """A copy of the policy that has learned nothing, and the arms or points (N, d) to show."""
     model = copy.deepcopy(policy if isinstance(policy, OnlineModel) else policy.model)
     model.reset()
     if isinstance(policy, OnlineModel):
@@ -411,9 +411,9 @@ _TITLES = {
     "resets": "models restarted so far",
 }
 BELIEFS = tuple(_TITLES)
-_LEFT_OUT = 0.01  # of the noises, above the axis
+_LEFT_OUT = 0.01  # share of the noise values that may lie above the axis
 _MOST_COLUMNS = 500  # of a picture of shares
-_LEAST_RATE = 1e-3  # below, the axis is linear, down to no change at all
+_LEAST_RATE = 1e-3  # the axis is logarithmic above this rate, and linear from 0 to it
 
 
 def plot_beliefs(
@@ -422,15 +422,15 @@ def plot_beliefs(
     """Four panels over the steps: rate of change, effective number of models, noise, resets.
 
     Args:
-        histories: by policy, or one alone; those without ``BELIEFS`` (``ModelAveraging`` has them) are left out.
+        histories: by policy, or a single one; those without a trace of ``BELIEFS`` (as of ``ModelAveraging``) are left
+            out.
         figure: an empty figure to draw into; None: a new one, which pyplot does not manage.
         switches: steps of the true changes, drawn as dotted vertical lines.
 
     Lines are medians over the replicates, and bands reach from the least to the largest value; at most 1000 steps are
-    drawn. Colours are those of ``plot_regret`` for the same histories. The rate's axis is logarithmic above 0.001; a
-    rate epsilon means that two expected rewards of one arm, n usual gaps between observations apart, have correlation
-    (1 - epsilon)^(n/2). The noise is the standard deviation of a reward about its expectation. ``scale`` of the trace
-    is not drawn: its unit is the covariance's, which differs between models.
+    drawn. Colours are those of ``plot_regret`` for the same histories. The axis of the rate is logarithmic above 0.001.
+    With a rate epsilon, two expected rewards of one arm at a distance of n usual gaps between observations have
+    correlation (1 - epsilon)^(n/2). The noise is the standard deviation of a reward about its expectation.
 
     Returns the figure. Raises ValueError if no history has such a trace.
     """
@@ -448,7 +448,7 @@ def plot_beliefs(
     axes[0].set_ylim(0, 1)
     axes[1].set_ylim(0)
     noise = torch.cat([history.trace["noise_scale"].reshape(-1) for history in found.values()])
-    highest = float(noise.double().quantile(1 - _LEFT_OUT))  # first estimates may lie above
+    highest = float(noise.double().quantile(1 - _LEFT_OUT))  # the first estimates may be far too large
     axes[2].set_ylim(0, 1.15 * highest or 1.0)
     for ax in axes:
         ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
@@ -475,13 +475,12 @@ def plot_priors(histories: Mapping[str, History], names: Sequence[str] | None = 
     """Which prior was played when, how often in total, and how many survived; one row of panels per policy.
 
     Args:
-        histories: by policy; those whose trace has no ``prior`` are omitted.
-        names: of the P priors; default: the numbers of those played.
+        histories: by policy; those whose trace has no ``prior`` are left out.
+        names: of the P priors; None: their numbers, up to the largest played.
 
     Left: the share of replicates that played each prior, by step; if the trace has ``surviving``, a line on the right
-    axis shows the mean number of surviving priors. Right: the share of all steps and replicates. Returns a figure that
-    pyplot does not manage. Raises ValueError where no history has such a trace, and for
-    fewer names than priors.
+    axis shows the mean number of surviving priors. Right: the share in all steps and replicates. Returns a figure that
+    pyplot does not manage. Raises ValueError if no history has such a trace, and for fewer names than priors.
     """
     played = {name: traced(h, "prior") for name, h in with_trace(histories, ["prior"]).items()}
     most = int(max(prior.max() for prior in played.values())) + 1
@@ -538,7 +537,7 @@ def plot_surviving_priors(
 
 
 def _heat(ax: Axes, shares: Tensor) -> AxesImage:
-    """Shares (P, T) as depth of colour, averaged over the steps of each of at most 500 columns."""
+    """Draw shares (P, T) as depth of colour, averaged over the steps of each of at most 500 columns."""
     P, T = shares.shape
     steps = -(-T // _MOST_COLUMNS)  # of a column
     columns = torch.nn.functional.avg_pool1d(shares, steps, ceil_mode=True).numpy()
@@ -558,12 +557,12 @@ def plot_detections(
     """When each policy detected a change: one band per policy, with one row of ticks per replicate.
 
     Args:
-        histories: by policy, or one alone. Their trace must have ``detected`` (1 at a step that detected a change)
-            or ``restarts`` (a cumulative count: a tick where it grows). Histories with neither are omitted.
+        histories: by policy, or a single one. Ticks are at the steps at which ``detected`` of the trace is positive, or
+            else ``restarts``, a cumulative count, grows. Histories with neither are left out.
         ax: axes to draw on; None: a new figure.
         switches: steps of the true changes, drawn as dotted vertical lines.
 
-    Raises ValueError where no history has such a trace.
+    Raises ValueError if no history has such a trace.
     """
     shown = named(histories)
     found = {name: at for name, history in shown.items() if (at := _detected(history)) is not None}
@@ -592,8 +591,8 @@ def mark_detections(ax: Axes, histories: Mapping[str, History], switches: Sequen
 
     Args:
         ax: axes on which ``plot_regret`` drew these histories, in the same order.
-        histories: those whose trace has ``detected`` (1 at a step that detected a change) get a dot on their
-            mean curve per detection and replicate; coinciding detections are darker.
+        histories: if the trace has ``detected`` (1 at a step that detected a change), each detection of each replicate
+            is a dot on the mean curve; coinciding dots are darker.
         switches: steps of the true changes, drawn as dotted vertical lines.
     """
     mark_switches(ax, switches)
@@ -610,7 +609,7 @@ def mark_detections(ax: Axes, histories: Mapping[str, History], switches: Sequen
 
 
 def _detected(history: History) -> Tensor | None:
-    """(S, T) booleans, or None where the trace does not say."""
+    """The detections (S, T), or None if the trace has none."""
     if "detected" in history.trace:
         return traced(history, "detected") > 0
     if "restarts" not in history.trace:
