@@ -26,9 +26,7 @@ from bandits_torch.problems.logs import Log
 from bandits_torch.threads import Turn, fitting
 from bandits_torch.watch import Watch, Watched
 
-_BEFORE = (
-    "before other arms"  # key in ``Choice.why``: the policy has restarted with other arms since the choice
-)
+_BEFORE = "before other arms"  # key in ``Choice.why``: the policy restarted with other arms after the choice
 
 
 @dataclass(frozen=True)

@@ -232,11 +232,11 @@ class Settings(Described):
         )
         validation.require(right, name, given, expected)
         low, high, *words = given
-        validation.require("log" not in words or low > 0, name, given, "above 0 for a logarithm")
+        validation.require("log" not in words or low > 0, name, given, "a range above 0 with 'log'")
         whole = "integer" in words
         if whole:
             self.whole.add(name)
-            validation.require(low == int(low) and high == int(high), name, given, "between integers")
+            validation.require(low == int(low) and high == int(high), name, given, "a range of integers")
         return Axis(float(low), float(high), log="log" in words, step=1.0 if whole else None)
 
     def moves(self, limits: Any, prices: Any, start_at: Any) -> dict[str, Any]:

@@ -69,7 +69,7 @@ class History:
         for name in _PER_STEP:
             validation.of_shape(name, getattr(self, name), shape[1:], note=", one per step")
         for name, value in self.trace.items():
-            validation.require(name not in COLUMNS, "trace", name, f"without the names {COLUMNS}")
+            validation.require(name not in COLUMNS, "name in trace", name, f"other than {COLUMNS}")
             validation.of_shape(f"trace[{name!r}]", value, shape, shape[1:])
 
     @property
@@ -299,7 +299,7 @@ class Recorder:
                 value, where = float(values[row, replicate]), f"at step {row + 1}, replicate {replicate}"
                 arm, policy = self._arms[row, replicate].tolist(), name_of(self._policy)
                 if values is self._expected and value == -math.inf:
-                    raise ValueError(f"policy {policy} chose arm {arm}, not available, {where}")
+                    raise ValueError(f"policy {policy} chose arm {arm}, which is not available, {where}")
                 where = f"{where}, arm {arm}, {name_of(self._problem)}"
                 raise ValueError(f"{kind} must be finite, got {value} {where}")
         self._checked = last

@@ -130,7 +130,7 @@ def value(
     validation.natural("seed", seed)
     first = round(warm_up * len(log.arms))
     N, n = log.num_arms, len(log.arms) - first
-    validation.require(n > 0, "warm_up", warm_up, f"less: of {len(log.arms)} pulls it leaves none")
+    validation.require(n > 0, "warm_up", warm_up, f"smaller: it leaves none of {len(log.arms)} pulls")
     arms, rewards = log.arms.numpy()[first:], log.rewards.numpy()[first:]
     can = np.ones((n, N), dtype=bool) if log.available is None else log.available.numpy()[first:]
     if known:
@@ -171,7 +171,7 @@ def value(
 
         pi, learned = play(rows, 0)
     wanted = [name for k, name in enumerate(log.arm_names) if k not in arms and pi[:, k].any()]
-    validation.require(not wanted, "policy", wanted, "one that pulls arms that were logged")
+    validation.require(not wanted, "policy", wanted, "one that pulls only logged arms")
     blind = (chance == 1) & (can.sum(1) > 1) & (pi[rows, arms] < 1)
     said = f"a propensity of 1 in {int(blind.sum())} of {n} rows where the policy may pull another arm"
     expected = "one whose arms were drawn at random: the rewards of other arms are not known"

@@ -92,9 +92,7 @@ class HasState:
         """
         for part in (part for part in self._leaves() if hasattr(part, "reset")):
             within: Any = where
-            if where is not None and isinstance(
-                part, torch.nn.Module
-            ):  # a model may have more batch dimensions
+            if where is not None and isinstance(part, torch.nn.Module):  # it may also have a batch of members
                 batch: Any = part.batch_shape
                 within = where.reshape((*batch[:1], *[1] * (len(batch) - 1))).expand(batch)
             part.reset(within)

@@ -263,7 +263,7 @@ class Watch(HasState):
         self.last = torch.nn.functional.pad(self.last, (0, more), value=math.nan)
 
     def _note(self, id: int, time: float, replicate: int, arm: int | None, **found: float | None) -> None:
-        """Record an alarm, with what an ``ArmTest`` found; without that, it is the policy's alarm."""
+        """Record an alarm of an ``ArmTest`` with its findings, or without findings an alarm of the policy."""
         nothing = dict.fromkeys(("since", "before", "after", "once_in"))
         one = {"id": id, "time": time, "replicate": replicate, "arm": arm, "own": not found}
         self.rung = [*self.rung, one | nothing | found][-_ALARMS:]

@@ -127,7 +127,7 @@ def test_a_gpu_run_is_checked_in_blocks_and_at_the_end(monkeypatch):
 
 def test_an_arm_that_is_not_available_is_refused():
     masks = [torch.tensor([True, True, False])]
-    with pytest.raises(ValueError, match="FixedPolicy chose arm 2, not available, at step 2"):
+    with pytest.raises(ValueError, match="FixedPolicy chose arm 2, which is not available, at step 2"):
         run(FixedPolicy([[0, 2]], 3), TableProblem(RISING_AND_FALLING, masks), 2)
 
 

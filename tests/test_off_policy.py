@@ -217,7 +217,7 @@ def test_what_nothing_identifies_is_refused():
     with pytest.raises(ValueError, match="propensity of 1 in 240 of 320 rows"):
         value(Log(times, in_turn, rewards, propensity=torch.ones(400).double()), one(0))
     never = Log(times, log.arms, rewards, tuple("abcde"), torch.full((400,), 0.25).double())
-    with pytest.raises(ValueError, match=r"one that pulls arms that were logged, got .*e"):
+    with pytest.raises(ValueError, match=r"one that pulls only logged arms, got .*e"):
         value(never, one(4, 5))
     preferred = torch.arange(400) % 4  # each context has an arm of its own, all equally often
     by_context = {"contexts": preferred.double().unsqueeze(1) / 10}
@@ -255,7 +255,7 @@ def test_a_log_that_cannot_be_is_refused(wrong, said):
     ("wrong", "said"),
     [
         ({"estimator": "dr"}, "estimator must be one of auto, replay here"),
-        ({"warm_up": 1 - 1e-9}, "warm_up must be less: of .* it leaves none"),
+        ({"warm_up": 1 - 1e-9}, "warm_up must be smaller: it leaves none"),
         ({"warm_up": 0.0, "policy": "ucb1"}, "log must be longer, or warm_up larger: the recipe estimates"),
         ({"window": 3}, "options must be none for a fixed policy"),
         ({"policy": torch.tensor([0.5, 0.1, 0.1, 0.1])}, "policy must be probabilities that add up to 1"),

@@ -27,13 +27,9 @@ SURE, LIKELY = 0.95, 0.8
 _INTERVAL = 0.9
 _ALL_PATTERNS = 12  # units of which every pattern of signs is tried
 _SOME_PATTERNS = 4096
-_CLEARLY = (
-    0.9  # of random's regret; required besides the test, which a second play of one record passes too easily
-)
-_OF_RANDOM, _OF_RIVAL = (
-    0.6,
-    2.0,
-)  # shares of their regret; a policy that stays at one arm and loses more is stuck
+_CLEARLY = 0.9  # of random's regret; required besides the test, which replays of one record pass too easily
+# A policy that stays at one arm and loses more than these shares of random's and a rival's regret is stuck.
+_OF_RANDOM, _OF_RIVAL = 0.6, 2.0
 
 
 @dataclass(frozen=True)

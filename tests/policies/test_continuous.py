@@ -231,7 +231,7 @@ def test_a_point_outside_the_domain_is_refused():
     problem = MovingHill(domains={3: Domain(torch.tensor([[0.0, 0.0], [0.1, 0.1]]).double())})
     policy = policy_over_the_square(search=PointSearch(1, 4))
     policy.choose = lambda time, available=None: type(policy).choose(policy, time)
-    with pytest.raises(ValueError, match=r"chose arm \[.*\], not available, at step 3"):
+    with pytest.raises(ValueError, match=r"chose arm \[.*\], which is not available, at step 3"):
         run(policy, problem, 5)
 
 
