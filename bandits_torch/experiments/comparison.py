@@ -191,11 +191,10 @@ def with_whole_run(
     """The advice from several short plays, revised by one play of the whole record.
 
     A policy that was stuck in the long play, or surely worse there than another, is excluded. A leader that is not
-    excluded, and at least likely the best, is advised. The choice is among the other policies in three cases: the best
-    ones cannot be told apart (``"tie"``), the leader is excluded (``"split"``), or only the long play shows that a
-    policy is better than chance (``"late"``: it is surely better and lost less than nine tenths of what chance lost, or
-    it earned surely more). Then ``preferred`` is advised if it is among them, or else the one that lost least in the
-    long play; none if all are excluded.
+    excluded, and at least likely the best, is advised. Otherwise the choice is among the best of those left: if they
+    cannot be told apart (``"tie"``), if the leader is excluded (``"split"``), and if only the long play shows that one
+    is better than chance (``"late"``: it is surely better and lost less than nine tenths of what chance lost, or it
+    earned surely more). Then ``preferred`` is advised, or else the one that lost least in the long play.
 
     Args:
         advice: from the plays from several starts.
