@@ -95,7 +95,7 @@ OVERWRITE = "Overwrite the results or checkpoints of another race in OUT."
 @click.option(
     "--policies",
     help="Names of the algorithms, separated by commas; `bandits-torch list` lists all. By default those that fit the "
-    f"data; without data, or with an option of a policy, {DEFAULT_POLICIES.replace(',', ', ')}.",
+    f"data; without data, or with an --option of a policy: {DEFAULT_POLICIES.replace(',', ', ')}.",
 )
 @number(
     "--horizon",
