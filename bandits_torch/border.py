@@ -74,7 +74,7 @@ def context_of(context: Any, names: tuple[str, ...] | None) -> ArmContext | None
         context = cast(tuple[str, ...], names).index(context)
     if not isinstance(context, Tensor):
         try:
-            context = torch.as_tensor(np.asarray(context, dtype=np.float64))
+            context = torch.from_numpy(np.array(context, dtype=np.float64))  # a copy: theirs may be read-only
         except (TypeError, ValueError):
             validation.require(False, "context", context, "numbers, or an ArmContext")
     return ArmContext(context.reshape(1) if context.dim() == 0 else context)

@@ -82,6 +82,16 @@ def test_times_and_names_may_come_from_numpy():
     assert live.drop(before=np.int32(9)) == 0
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_context_may_be_a_row_of_a_table():
+    table = pd.DataFrame({"age": [20.0, 30.0], "hour": [3.0, 4.0]})
+    live = AskTell.auto(["a", "b"], context_dim=2)
+    read_only = np.array([20.0, 3.0])
+    read_only.flags.writeable = False
+    for row in (table.iloc[0], read_only):
+        assert live.ask(0.0, context=row).name in ("a", "b")
+
+
 # -- dates ---------------------------------------------------------------------------------------------
 
 NOON = dt.datetime(2026, 7, 1, 12, 0)
