@@ -74,6 +74,8 @@ class Domain:
         validation.require(not alone, "bounds", bounds, "(2, d) with inequality_constraints")
         mixed = self.inequality_constraints and any(self.differs(v) for v in self.fixed_features.values())
         validation.require(not mixed, "fixed_features", "a tensor", "numbers with inequality_constraints")
+        object.__setattr__(self, "bounds", bounds.clone())  # later changes of the caller's are not ours
+        object.__setattr__(self, "fixed_features", dict(self.fixed_features))
 
     @property
     def dim(self) -> int:

@@ -17,6 +17,16 @@ def test_a_domain_with_a_fixed_coordinate_of_no_range_is_played():
     assert 0 <= arm[0, 0] <= 1
 
 
+def test_a_domain_stays_as_it_was_when_its_callers_bounds_and_values_change():
+    bounds, fixed = torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double(), {1: 0.4}
+    policy = recipes.auto(Domain(bounds, fixed_features=fixed))
+    bounds += 5.0
+    fixed[1] = 0.9
+    arm = policy.choose(0.0).arm
+    assert arm[0, 1] == 0.4
+    assert 0 <= arm[0, 0] <= 1
+
+
 def test_the_width_over_a_domain_is_the_same_in_any_units_of_its_coordinates():
     widths = []
     for units in ([1.0, 1.0], [600.0, 1e-3]):
