@@ -163,6 +163,7 @@ def test_thompson_sampling_draws_under_any_context() -> None:
         (LISTED[0], "contexts"),
         (torch.cat([LISTED, LISTED[:1]]), "contexts must be different"),
         (LISTED * torch.nan, "contexts"),
+        (LISTED[:0], "contexts must have shape"),
         ([[0.0, 1.0]], "contexts"),
     ],
 )

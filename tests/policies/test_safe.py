@@ -199,6 +199,23 @@ def test_the_width_is_the_quantile_of_its_failure_probability():
     assert float(PosteriorSafetyWidth(1, 0.9, "step")(1, model)) == 0.0
 
 
+@pytest.mark.parametrize("over", ["arms", "points"])
+def test_the_width_of_the_reward_is_that_of_the_next_step(over):
+    class Noted(ConstantWidth):
+        def at(self, step, model):
+            steps.add(int(step))
+            return super().at(step, model)
+
+    steps = set()
+    ours = policy(over, width=Noted(1.5))
+    for step in range(1, 4):
+        steps.clear()
+        choice = ours.choose(float(step))
+        assert steps == {step}
+        reward, outcomes = measured(step, choice.arm)
+        ours.learn(Observation(float(step), choice.arm, reward, choice.why, outcomes))
+
+
 def test_limits_are_kept_in_a_run_however_many_questions_are_open():
     """Of independent arms each may break the limit with the probability of the first step, 0.06; eight are asked."""
     S, N = 400, 30
