@@ -87,6 +87,20 @@ def test_of_two_equals_one_is_surely_the_best_in_at_most_a_tenth():
     assert max(sure.values()) <= 0.05 * 600
 
 
+@pytest.mark.parametrize(("units", "share"), [(20, 0.3), (50, 0.1)])
+def test_of_two_equals_the_one_that_seldom_loses_much_is_seldom_surely_the_best(units, share):
+    """It loses 1 / share in this share of the units, the other 1 in each."""
+    wrong = 0
+    for seed in range(200):
+        g = generator(seed)
+        regret = 10 + 0.2 * torch.randn(units, 2, generator=g, dtype=torch.float64)
+        regret[:, 0] += 1
+        regret[:, 1] += (torch.rand(units, generator=g) < share).double() / share
+        found = advise({"a": regret[:, 0], "b": regret[:, 1]}, torch.full((units,), 1000.0))
+        wrong += found.verdict == "sure" and found.policy == "b"
+    assert wrong <= 0.03 * 200
+
+
 def test_regret_that_depends_on_that_of_the_step_before_leaves_ties_ties():
     """Units are stretches of 80 steps whose regret has correlation 0.9 from step to step (12 at half of that)."""
     said = Counter()
