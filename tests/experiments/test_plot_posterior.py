@@ -178,3 +178,13 @@ def test_over_a_domain_of_one_dimension_the_slice_is_drawn_over_its_points() -> 
     spread = plot_posterior(history, policy, 12).lines[0].get_xdata()
     low, high = problem.domain.bounds.flatten().tolist()
     assert (len(spread), spread[0], spread[-1]) == (200, low, high)
+
+
+def test_points_of_several_dimensions_are_refused_with_candidates_too() -> None:
+    """Candidates would be drawn over their index, and the points played over their first coordinate."""
+    problem = make("dynamic-levy", dim=2, horizon=12)
+    policy = recipes.build("igp_ucb", problem, horizon=12, replicates=1)
+    history = run(policy, problem, 12)
+    for arms in (None, torch.rand(5, 2).double()):
+        with pytest.raises(ValueError, match=r"history must be of arms, or of points of one dimension, got"):
+            plot_posterior(history, policy, 12, arms=arms)

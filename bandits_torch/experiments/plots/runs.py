@@ -319,7 +319,7 @@ def plot_posterior(
     Args:
         history: of the run.
         policy: the index policy that played it, or one with the same prior; or a model, which then forgets nothing.
-            It has as many replicates as the history, or one. A continuous domain must have one dimension.
+            It has as many replicates as the history, or one.
         steps: one step, or several in ascending order, with a colour each. The posterior is at the time of the step.
         ax: axes to draw on; None: a new figure.
         replicate: its row in the history, from 0.
@@ -333,9 +333,13 @@ def plot_posterior(
     Arms with one coordinate are drawn over it, as a line in a band; other arms over their index, as dots with error
     bars. Cost: learning these steps again.
 
-    Raises ValueError for steps or a replicate outside the history, for sizes that disagree, and for another policy.
+    Raises ValueError for points of several dimensions, for steps or a replicate outside the history, for sizes that
+    disagree, and for another policy.
     """
     check_replicate(history, replicate)
+    shape = tuple(history.arms.shape)
+    expected = "of arms, or of points of one dimension"
+    validation.require(len(shape) == 2 or shape[-1] == 1, "history", shape, expected)
     validation.instance("policy", policy, (IndexPolicy, OnlineModel), "an IndexPolicy or an OnlineModel")
     wanted = [steps] if isinstance(steps, int) else list(steps)
     ok = bool(wanted) and not any(isinstance(step, (bool, float)) for step in wanted)
