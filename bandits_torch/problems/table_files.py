@@ -1,7 +1,8 @@
-"""Files of rewards read into a ``DataFrame``: text and Parquet by pandas, NPZ without pickle; and their cells read
-as numbers or times: decimal marks, words for missing cells, dates, and the time column.
+"""Reads files of rewards into a ``DataFrame`` (text and Parquet by pandas, NPZ without pickle), and parses their cells:
+decimal marks, words for missing cells, numbers, dates, and the time column.
 
-Columns have different names, "" for an index without a name; they hold real numbers, or objects (text, as a rule).
+Columns of the ``DataFrame`` have different names ("" for an index without a name). They are real numbers, or objects,
+usually text.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ import pandas as pd
 from bandits_torch import validation
 from bandits_torch.naming import close_name, some, unknown_name
 
-MISSING = ("", "na", "nan", "n/a", "#n/a", "null", "none", "-", "--", "?")  # in lower case, without blanks
+MISSING = ("", "na", "nan", "n/a", "#n/a", "null", "none", "-", "--", "?")  # stripped, in lower case
 _BLANKS = " \u00a0\u202f'_’"  # between groups of three digits
 _INFINITE = re.compile(r"[+-]?(inf|infinity)", re.IGNORECASE)
-# A cell that may be meant as a number or a date: its first letter or digit is a digit, after at most signs, a currency
-# or the name of a month.
+# A cell that may be meant as a number, date or truth value. Before its first digit there are at most signs and a word
+# of up to three letters, such as a currency or a month.
 _MEANT = re.compile(r"(?is)[^\w#]*([^\W\d_]{1,3} )?\d.*|true|false|yes|no|ja|nein|wahr|falsch")
 _ADVICE = "write numbers as -1234.5 without a unit, true as 1, dates as 2024-01-31 or 31.01.2024, durations as seconds"
 LATEST_YEAR = 2100
@@ -42,7 +43,7 @@ _COMPACT = {6: "%Y%m", 8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%
 
 
 def is_numeric(cells: pd.Series) -> bool:
-    """Whether pandas holds the column as real numbers."""
+    """Whether the column has a type of real numbers."""
     return cells.dtype.kind in "iuf"
 
 
@@ -54,7 +55,7 @@ def is_missing(cell: Any) -> bool:
 
 
 def empty_row(cells: pd.Series) -> int | None:
-    """The first row without a value, counted from 1; None if there is none."""
+    """The first row with an empty cell, counted from 1; None if there is none."""
     empty = (cells.isna() if is_numeric(cells) else cells.map(is_missing)).to_numpy()
     return int(empty.argmax()) + 1 if empty.any() else None
 
@@ -69,7 +70,7 @@ def _number_form(mark: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
 
 
 def number(cell: Any, mark: str) -> float | None:
-    """The number in a cell, None if it holds no number."""
+    """The number in a cell; None if it is none."""
     if not isinstance(cell, str):
         try:
             return float(cell) if isinstance(cell, (Real, Decimal)) and not isinstance(cell, bool) else None
@@ -84,8 +85,7 @@ def number(cell: Any, mark: str) -> float | None:
 
 
 def numbers(name: str, cells: pd.Series, mark: str = ".") -> np.ndarray:
-    """A column as float64, NaN where a cell is missing. Raises ValueError that names the first cell without a
-    number."""
+    """A column as float64, NaN for missing cells. Raises ValueError for the first cell that is not a number."""
     if is_numeric(cells):
         return cells.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
     found = [np.nan if is_missing(cell) else number(cell, mark) for cell in cells]
@@ -103,20 +103,20 @@ def numbers(name: str, cells: pd.Series, mark: str = ".") -> np.ndarray:
 
 
 def is_word(cell: Any) -> bool:
-    """Whether a cell is text that is not meant as a number or a date."""
+    """Whether a cell is text that cannot be meant as a number or date."""
     return isinstance(cell, str) and not _MEANT.fullmatch(cell.strip())
 
 
 def words(cells: pd.Series) -> pd.Series:
     """The words in a column of text, by row; an empty series for any other column.
 
-    A column counts as text if more than half of its non-empty cells are words. It does not if one word alone recurs
-    among numbers: that word may mark missing values.
+    A column is text if more than half of its non-empty cells are words, unless a single word recurs among numbers: it
+    may mark missing values.
     """
-    held = cells[[not is_missing(cell) for cell in cells]]
-    found = held[[is_word(cell) for cell in held]]
-    recurs = len(found) < len(held) and found.nunique() == 1
-    return found if 2 * len(found) > len(held) and not recurs else found[:0]
+    filled = cells[[not is_missing(cell) for cell in cells]]
+    found = filled[[is_word(cell) for cell in filled]]
+    recurs = len(found) < len(filled) and found.nunique() == 1
+    return found if 2 * len(found) > len(filled) and not recurs else found[:0]
 
 
 # --- decimal marks ---
@@ -125,12 +125,12 @@ def words(cells: pd.Series) -> pd.Series:
 def decimal_mark(
     cells: Iterable[Any], points_may_group: bool = False, *, only_sure: bool = False
 ) -> str | None:
-    """The decimal mark of text cells: "." or ",", or None where they may mean either.
+    """The decimal mark of text cells: "." or ",", or None if it is ambiguous.
 
-    A cell that reads as a number with one mark only settles it. One that reads as two different numbers, as 1,234 does,
-    leaves it open unless another cell settles it. ``points_may_group``: whether that also holds for 1.234, as in tables
-    where the comma does not separate cells and may be the decimal mark; otherwise the point is the decimal mark.
-    ``only_sure``: None also where no cell settles it.
+    A cell that is a number with only one of the marks decides. A cell that is a different number with each, such as
+    1,234, leaves the mark open unless another cell decides. ``points_may_group``: whether 1.234 does so, too, because
+    the comma does not separate cells and may be the decimal mark; otherwise its point is the decimal mark.
+    ``only_sure``: None also if no cell decides.
     """
     sure, doubtful = set(), set()
     for cell in {cell for cell in cells if isinstance(cell, str)}:
@@ -148,7 +148,7 @@ def decimal_mark(
 
 
 def called_like_time(names: Iterable[str]) -> str | None:
-    """The column with a name such as time or date, if there is one. Raises ValueError if there are several."""
+    """The column with a name such as time or date; None if there is none. Raises ValueError if there are several."""
     return _at_most_one([name for name in names if name.lstrip("#_ ").rstrip().lower() in _TIME_NAMES])
 
 
@@ -159,7 +159,8 @@ def _at_most_one(found: list[str]) -> str | None:
 
 
 def find_time(frame: pd.DataFrame, asked: str | None, mark: str) -> str | None:
-    """The name of the time column, "" for an index without a name. Raises ValueError if two columns could be it."""
+    """The name of the time column: ``asked`` if it is not "auto", else the column that is found; None if there is none.
+    Raises ValueError if several columns may be it, or if a first column without a name does not increase."""
     names = list(frame.columns)
     if asked != "auto":
         close = close_name(asked, names) if isinstance(asked, str) else None
@@ -185,12 +186,12 @@ def find_time(frame: pd.DataFrame, asked: str | None, mark: str) -> str | None:
 
 
 def are_times(cells: pd.Series) -> bool:
-    """Whether a column of text or dates holds timestamps only."""
+    """Whether all cells of a column of text or dates are timestamps."""
     return _timestamps(cells) is not None
 
 
 def _timestamps(cells: pd.Series) -> pd.Series | None:
-    """The timestamps of a column of text or dates, None if a cell holds none."""
+    """The timestamps in a column of text or dates; None if a cell is none."""
     if is_numeric(cells) or not len(cells) or number(cells.iloc[0], ".") is not None:
         return None
     if _stamps(cells.iloc[:_FIRST]).isna().any():
@@ -203,9 +204,9 @@ class Times(NamedTuple):
     """The times of a column.
 
     Attributes:
-        values: as given, or in seconds; of dates since 1970, in UTC if they have a zone.
+        values: numbers as given; durations in seconds; dates in seconds since 1970 (UTC if they name a zone).
         unit: in words, for a note.
-        in_seconds: whether they were read as dates or durations, so that they count seconds.
+        in_seconds: whether they are dates or durations.
         dated: whether they are dates.
         zoned: whether the dates name their time zone.
     """
@@ -218,7 +219,7 @@ class Times(NamedTuple):
 
 
 def read_times(name: str, cells: pd.Series, mark: str = ".") -> Times:
-    """The times of a column. Raises ValueError that names the first cell without a time."""
+    """The times of a column. Raises ValueError for the first cell that is not a time."""
     known = _timestamps(cells)
     if known is not None:
         _refuse_some_zones(name, cells)
@@ -251,7 +252,7 @@ def read_times(name: str, cells: pd.Series, mark: str = ".") -> Times:
 
 
 def _refuse_some_zones(name: str, cells: pd.Series) -> None:
-    """Refuse text where only some times name their zone: the others would be read as UTC, and be hours off."""
+    """Refuse text in which only some times name their zone: the others would be read as UTC, hours off."""
     texts = [cell for cell in cells if isinstance(cell, str)] if cells.dtype == object else []
     zoned = np.array([_ZONED.search(text) is not None for text in texts])
     differ = zoned != zoned[:1]
@@ -270,7 +271,7 @@ def _dates(stamps: pd.Series, kind: str, zoned: bool = False) -> Times:
 
 
 def _compact(values: np.ndarray) -> pd.Series | None:
-    """Dates written as one number (202401, 20240131, 202401311200), if all values are."""
+    """Dates written as one number (202401, 20240131, 202401311200); None if a value is none."""
     if not np.isfinite(values).all() or (values < 1).any() or (values != values.round()).any():
         return None
     texts = pd.Series(values).map("{:.0f}".format)
@@ -282,8 +283,7 @@ def _compact(values: np.ndarray) -> pd.Series | None:
 
 
 def _year_first(cell: Any) -> Any:
-    """A date with points, 31.1.2024, as ISO 8601 writes it: everywhere such a date begins with the day. Any other cell
-    is returned as it is."""
+    """A date with points, 31.1.2024, in ISO 8601, since such dates begin with the day; other cells unchanged."""
     found = _DOTTED.match(cell) if isinstance(cell, str) else None
     if found is None:
         return cell
@@ -292,7 +292,7 @@ def _year_first(cell: Any) -> Any:
 
 
 def _stamps(cells: pd.Series) -> pd.Series:
-    """The timestamps of cells, NaT where there is none."""
+    """The timestamps of cells, NaT for other cells."""
     if len(cells) and _year_first(cells.iloc[0]) is not cells.iloc[0]:
         cells = cells.map(_year_first)
     return pd.to_datetime(cells, errors="coerce", utc=True, format="ISO8601")
@@ -309,10 +309,10 @@ _BINARY = {
     b"\xd0\xcf\x11\xe0": "an old Excel workbook: save it as CSV",
 }
 _NUL = "path must be a text file without NUL characters, got {!r} (encoding='utf-16-le' may be what it is in)"
-_SEPARATORS = (";", "\t", "|", ",")  # a comma last: it may be a decimal mark where another separates
+_SEPARATORS = (";", "\t", "|", ",")  # the comma last: it may be a decimal mark between other separators
 _SAMPLE = 1 << 16  # characters
 _BLOCK = 1 << 22  # bytes
-_SHOWN = 8  # most names listed in a message
+_SHOWN = 8  # names listed in a message
 # pandas 3 reads every number to the nearest float64, and deprecates the argument that asked for it.
 _EXACT: dict[str, Any] = {} if int(pd.__version__.split(".")[0]) >= 3 else {"float_precision": "round_trip"}
 _MISSING_AS_WRITTEN = [form for word in MISSING for form in {word, word.upper(), word.capitalize(), "NaN"}]
@@ -329,7 +329,7 @@ def read_frame(
     decimal: str | None = None,
     encoding: str | None = None,
 ) -> tuple[pd.DataFrame, str | None, str]:
-    """The columns of a file, the name of the time column if an NPZ gives it, and the decimal mark.
+    """The columns of a file, ``time_column`` (the one found, for "auto" and NPZ), and the decimal mark.
 
     Args: as for ``read_table``; ``as_text``: names of columns, in lower case, that stay text.
 
@@ -376,7 +376,7 @@ def read_frame(
 
 
 def _without(frame: pd.DataFrame, ignored: Collection[str]) -> pd.DataFrame:
-    """The table without these columns. Raises ValueError for a name that no column has."""
+    """The table without these columns. Raises ValueError if one does not exist."""
     for name in ignored:
         if name not in frame.columns:
             raise ValueError(unknown_name("ignore", name, list(frame.columns)))
@@ -384,13 +384,13 @@ def _without(frame: pd.DataFrame, ignored: Collection[str]) -> pd.DataFrame:
 
 
 def _text_cells(frame: pd.DataFrame) -> Iterator[Any]:
-    """The cells of text columns. In columns of numbers or timestamps a decimal mark would mean nothing."""
+    """The cells of text columns that are not timestamps, which say nothing about the decimal mark."""
     columns = (frame[name] for name in frame.columns)
     return itertools.chain.from_iterable(one for one in columns if not is_numeric(one) and not are_times(one))
 
 
 def _named(frame: pd.DataFrame, names: list[str]) -> pd.DataFrame:
-    """The table with these names; empty columns without a name behind the last named one are dropped."""
+    """The table with these names, without empty columns after the last one with a name."""
     while names and not names[-1] and frame.iloc[:, len(names) - 1].isna().all():
         names = names[:-1]
     twice = sorted(name for name, count in Counter(names).items() if count > 1)
@@ -414,9 +414,9 @@ def _read_csv(
     encoding: str,
     decimal: str | None,
 ) -> tuple[pd.DataFrame, str | None]:
-    """The table of a text file, and its decimal mark, None if the cells leave it open; arguments of ``read_frame``.
+    """The table of a text file, and its decimal mark, None if it is ambiguous; arguments as for ``read_frame``.
 
-    pandas reads the numbers. What it cannot read, or would read with the wrong decimal mark, stays text.
+    pandas reads the numbers. Other cells, also numbers with the other decimal mark, stay text.
     """
     with file.open(encoding=encoding) as opened:
         sample = opened.read(_SAMPLE) + opened.readline()
@@ -465,15 +465,15 @@ def _read_csv(
         frame = table(decimal)
     else:
         columns = [n for n, name in enumerate(names) if name not in ignored]
-        whole = [row for row in rows if len(row) == len(names)]  # the last may break off in a quoted cell
+        whole = [row for row in rows if len(row) == len(names)]  # the sample may end within a quoted cell
         first_cells = [row[n] for row in whole for n in columns]
         may_group, sure = separator != ",", decimal_mark(first_cells, only_sure=True)
         frame = judged = table(sure or ".")
         fractions = any(frame[name].dtype.kind == "f" for name in frame.columns)
-        if sure is None and may_group and fractions:  # 1.234 was read where 1234 may be meant
+        if sure is None and may_group and fractions:  # 1.234 was read as a fraction, and may be 1234
             judged = table(".", dtype=str)
         mark = decimal_mark([*first_cells, *_text_cells(judged)], may_group)
-        if mark == "," and sure != ",":  # 1.5 was read where 1,5 stands elsewhere
+        if mark == "," and sure != ",":  # the table was read with points
             frame = table(",")
             mark = decimal_mark([*first_cells, *_text_cells(frame)], may_group)
     if header is None and set(frame.columns) == {"0", "1"}:
@@ -484,7 +484,7 @@ def _read_csv(
 
 
 def _encoding(file: Path) -> str:
-    """UTF-8, or UTF-16 if the file begins with its byte order mark. Raises ValueError for a file that is not text."""
+    """UTF-16 if the file begins with its byte order mark, else UTF-8. Raises ValueError for a known binary file."""
     with file.open("rb") as opened:
         start = opened.read(4)
     for mark, kind in _BINARY.items():
@@ -494,7 +494,8 @@ def _encoding(file: Path) -> str:
 
 
 def _separator(sample: str) -> str:
-    """The character that splits every line of the sample into the same number of cells, two or more."""
+    """The character that splits all lines of the sample into the same number of cells, two or more; if none does, the
+    most frequent one in the first line."""
     for separator in _SEPARATORS:
         try:
             counts = {len(row) for row in csv.reader(io.StringIO(sample), delimiter=separator) if row}
@@ -507,7 +508,7 @@ def _separator(sample: str) -> str:
 
 
 def _refuse_comments(sample: str, separator: str) -> None:
-    """Refuse comments before the table: the last line that begins with # may hold the names."""
+    """Refuse comments before the table. One line of names may begin with #."""
     lines = [line for line in sample.splitlines() if line.strip()][:2]
     if len(lines) < 2 or not lines[0].startswith("#"):
         return
@@ -536,9 +537,9 @@ def _has_header(first: list[str]) -> bool:
 def _checked(
     file: Path, encoding: str, separator: str, width: int, named: bool, behind_first: bool
 ) -> Path | str:
-    """The input for pandas: the file, or its text if lines end in a carriage return alone.
+    """The input for pandas: the file, or its text if a carriage return alone ends lines.
 
-    Raises ValueError unless every row has ``width`` cells, because pandas would fill short rows without a warning.
+    Raises ValueError unless every row has ``width`` cells, because pandas fills short rows without a warning.
     """
     if encoding == "utf-8-sig" and not behind_first and _is_even(file, separator, width):
         return file
@@ -558,7 +559,8 @@ def _checked(
 
 
 def _is_even(file: Path, separator: str, width: int) -> bool:
-    """Whether all lines of a plain file have this many cells: one without quotes, empty lines and carriage returns."""
+    """Whether every line of a file without quotes, empty lines and carriage returns has ``width`` cells. This is fast;
+    False for any other file."""
     if not separator.isascii() or width < 2:
         return False
     line = separator.encode() * (width - 1) + b"\n"
@@ -599,7 +601,7 @@ def _widths(file: Path, opened: TextIO, separator: str) -> Iterator[int]:
 
 
 def _read_parquet(file: Path) -> pd.DataFrame:
-    """The table of a Parquet file; an index with information comes first, without a name if it has none."""
+    """The table of a Parquet file; an index, unless it only counts rows, becomes the first column or columns."""
     try:
         frame = pd.read_parquet(file)
     except ImportError as error:
@@ -615,7 +617,7 @@ def _read_parquet(file: Path) -> pd.DataFrame:
 
 
 def _read_npz(file: Path, time: str | None) -> tuple[pd.DataFrame, str | None]:
-    """The rewards of an NPZ file by the names of its arms, times first, and the name of the array of times."""
+    """The rewards of an NPZ file in columns named by its arms, after the times, and the name of the array of times."""
     with _opened("path", file) as archive:
         stored = list(archive.files)
     found = ", ".join(stored)
@@ -651,11 +653,11 @@ def _opened(argument: str, path: Path) -> Iterator[Any]:
     try:
         with open(path, "rb") as file, np.load(file, allow_pickle=False) as archive:
             yield archive
-    except Exception as error:  # a crafted file makes its reader fail in many ways
+    except Exception as error:  # a malformed file can raise almost anything
         raise ValueError(f"{argument} must be a readable NPZ file, got {str(path)!r}: {error}") from error
 
 
 def read_arrays(argument: str, path: Path, wanted: Collection[str]) -> Arrays:
-    """The wanted arrays of an NPZ file that exist; ``argument`` is the name of the path in error messages."""
+    """The arrays of an NPZ file that are ``wanted``; ``argument`` names the path in error messages."""
     with _opened(argument, path) as archive:
         return {name: archive[name] for name in archive.files if name in wanted}

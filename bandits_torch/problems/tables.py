@@ -1,6 +1,7 @@
-"""Tables of real rewards, with a row per time and a column per arm, and their readers.
+"""Tables of real rewards (a row per time, a column per arm), and their reader.
 
-Columns that are not rewards are detected: fields of a date, row counters, logs of pulls, marks of missing cells.
+The reader refuses tables that look like something else: columns that are fields of a date, row counters or names, logs
+of pulls, trials of settings. It notes numbers that may mark missing rewards.
 """
 
 from __future__ import annotations
@@ -38,24 +39,24 @@ _CALENDAR = {
     *("dayofmonth", "dayofweek", "dow", "dayofyear", "doy", "weekofyear", "holiday"),
     *("stunde", "wochentag", "monat", "jahr"),
 }
-LOGGED = {"arm", "action", "variant", "choice"}  # columns of a log of pulls that say which arm was pulled
+LOGGED = {"arm", "action", "variant", "choice"}  # names of the column of arms in a log of pulls
 _NAMING = LOGGED | {"id", "item"}
-_NUMBERED = re.compile(r"[xX]_?\d+")  # a setting, where y is what it paid
-_FEWEST_COUNTED = 3  # rows; of fewer a counter cannot be told from rewards
-_STRICT_ROWS = 10  # an arm that falls or grows in every one of so many rows is a counter, or a clock
-_FEWEST_DATED = 4  # rows; in fewer a column agrees with a field of the date by chance
-_BINARY_ROWS = 10  # the same for two values, as a weekend has
-_FAR = 10.0  # ranges of a column's other rewards between them and a number that stands for nothing
+_NUMBERED = re.compile(r"[xX]_?\d+")  # a setting, whose reward is y
+_FEWEST_COUNTED = 3  # rows needed to distinguish a counter from rewards
+_STRICT_ROWS = 10  # rows in which an arm that always grows, or always falls, is a counter or a clock
+_FEWEST_DATED = 4  # rows; in fewer a column equals a field of the date by chance
+_BINARY_ROWS = 10  # the same for a field of two values, such as a weekend
+_FAR = 10.0  # distance, in ranges of a column's other rewards, of a number that may mark missing ones
 _USUAL = [-99.0, -999.0, -9999.0, -99999.0, 999.0, 9999.0, 99999.0, 999999.0]
 _USUAL += [-32768.0, 32767.0, -1e30, 1e30, -1e20, 1e20, -1e10, 1e10, -(2.0**31), 2.0**31 - 1]
 _SAMPLE = 1000  # rows
-_FEWEST_TIMES = 10  # with a reward; fewer do not show a log
-_FEWEST = 3  # different rewards; fewer have no range
+_FEWEST_TIMES = 10  # times with a reward that a log needs to be recognised
+_FEWEST = 3  # different rewards that a range needs
 
 
 def refuse_calendar(names: list[str], values: np.ndarray, dates: np.ndarray | None) -> None:
-    """Refuse columns that follow from the times, or that are named like a field of a date and hold integers in its
-    range.
+    """Refuse columns that equal a field of the dates, or that are named like one and hold integers from 0 to 366 (a
+    year: to 2100).
 
     ``dates``: the times in seconds since 1970 if they are dates, else None.
     """
@@ -67,7 +68,7 @@ def refuse_calendar(names: list[str], values: np.ndarray, dates: np.ndarray | No
             most = LATEST_YEAR if plain in ("year", "jahr") else 366
             found += [name] if held.min() >= 0 and held.max() <= most and _whole(held) else []
     if dates is not None and len(values) >= _FEWEST_DATED:
-        fields: list[np.ndarray] = []  # of all rows: they are needed where the first rows agree with one
+        fields: list[np.ndarray] = []  # of all rows, computed if a column equals one in the first rows
         for k, first in enumerate(_fields(dates[:_SAMPLE])):
             for n in np.flatnonzero((values[:_SAMPLE] == first[:, None]).all(axis=0)):
                 fields = fields or _fields(dates)
@@ -83,8 +84,7 @@ def refuse_calendar(names: list[str], values: np.ndarray, dates: np.ndarray | No
 
 
 def refuse_names_of_arms(names: list[str], values: np.ndarray) -> None:
-    """Refuse columns of integers that are called an id, or an arm, unless all are: they say which arm it was, or which
-    user."""
+    """Refuse columns of integers that are called arm or id, unless all are: they name arms or users."""
     found = [
         name
         for name, column in zip(names, values.T, strict=True)
@@ -100,7 +100,7 @@ def refuse_names_of_arms(names: list[str], values: np.ndarray) -> None:
 
 
 def refuse_settings(names: list[str]) -> None:
-    """Refuse a table with one column called a reward beside others: settings that were tried, and what they paid."""
+    """Refuse a table with one column called reward (or y, beside x1, x2, ...): trials of settings."""
     found = [name for name in names if name.strip().lower() in ("reward", "rewards")]
     found += [
         name for name in names if name == "y" and all(_NUMBERED.fullmatch(one) for one in {*names} - {name})
@@ -130,10 +130,11 @@ def _fields(dates: np.ndarray) -> list[np.ndarray]:
 
 
 def refuse_counters(names: list[str], values: np.ndarray, time: str | None, asked_for: bool = False) -> None:
-    """Refuse an arm that counts the rows, or that could be the times: such an arm wins every pull.
+    """Refuse an arm that counts the rows, or that could be the times: it would win every pull.
 
-    A counter grows by 1 each row, or, in ten rows or more, always grows or always falls. Without a time column, a
-    column that grows evenly, or holds integers that never fall, is also refused.
+    A counter is a column of integers that grows by 1 in every row, or, in ten rows or more, one that always grows or
+    always falls. Without a time column, a column that grows evenly, or of integers that never fall and grow at least
+    twice, is also refused.
 
     ``time``: the column of times, None for none; ``asked_for``: whether the user named it.
     """
@@ -158,11 +159,11 @@ def refuse_counters(names: list[str], values: np.ndarray, time: str | None, aske
 
 
 def refuse_log(rewards: np.ndarray) -> None:
-    """Refuse a table (T, N) that looks like a log of pulls, whose missing rewards are those of arms nobody pulled.
+    """Refuse a table (T, N) that looks like a log of pulls, in which the rewards of all arms not pulled are missing.
 
-    In such a table, at more than half of the times that have a reward, fewer than half of the arms have one, or only
-    one does. Tables with fewer than ten times are not checked. If such a table were played, most arms could not be
-    pulled, and regret would be measured against the few that were: it would be 0 if that is one.
+    In such a table, at more than half of the times with a reward, fewer than half of the arms have one, or only one
+    does. Tables with fewer than ten such times are not checked. If a log were played as a table, most arms could not
+    be pulled, and regret would be measured against the arms pulled; it would be 0 if there is only one.
     """
     seen, arms = (~np.isnan(rewards)).sum(1), rewards.shape[1]
     seen = seen[seen > 0]
@@ -180,11 +181,11 @@ def refuse_log(rewards: np.ndarray) -> None:
 
 
 def suspects(names: Sequence[str], rewards: np.ndarray) -> list[str]:
-    """A line for each number that may stand for missing rewards, such as -9999: repeated, and far outside the rest.
+    """A line for each number that may mark missing rewards, such as -9999.
 
-    Such a number is a column's smallest or largest value. Either it occurs at least twice in the column and lies
-    further from the others than ten times their range, or it is a usual mark (999, -1e30) and lies further than their
-    range.
+    Such a number is a column's smallest or largest value. Either it occurs at least twice in the column, and its
+    distance from the others exceeds ten times their range; or it is a usual mark (999, -1e30), and its distance exceeds
+    their range.
     """
     found: dict[float, list[int]] = defaultdict(list)
     low, high = np.fmin.reduce(rewards), np.fmax.reduce(rewards)
@@ -195,7 +196,7 @@ def suspects(names: Sequence[str], rewards: np.ndarray) -> list[str]:
         int(n)
         for n in np.flatnonzero(~spread | np.isin(low, _USUAL) | np.isin(high, _USUAL))
         if not ((rewards[:, n] == low[n]) | (rewards[:, n] == high[n]) | np.isnan(rewards[:, n])).all()
-    ]  # two values have no range beside an end
+    ]  # without these two ends no range is left
     names, rewards = [names[n] for n in doubted], rewards[:, doubted]
     for end in (low[doubted], high[doubted]):
         usual, both = np.isin(end, _USUAL), np.isin(-end, _USUAL)
@@ -224,7 +225,7 @@ _ARM_NAMES = {
     *("site", "name", "id", "variable", "series"),
 }
 REWARD_NAMES = ("reward", "rewards", "value", "y")
-_FEW_COLUMNS = 4  # more do not fit a row per reward
+_FEW_COLUMNS = 4  # at most, of a table with a row for each reward, unless a column is called a reward
 _TREATMENTS = ("mask", "unavailable", "forward-fill")
 _EXPECTED = "'mask', 'unavailable', 'forward-fill', or what missing cells hold: a number, a word, or several"
 
@@ -235,11 +236,11 @@ class RewardTable:
     """Rewards of every arm at every time.
 
     Attributes:
-        rewards: (T, N), T >= 1, N >= 2; NaN where a reward is missing. Held in float64 on the CPU.
-        times: (T,), strictly increasing, held likewise, or None: one row per unit of time.
+        rewards: (T, N), T >= 1, N >= 2; NaN where missing. Converted to float64 on the CPU.
+        times: (T,), strictly increasing, converted likewise; None: one row per unit of time.
         arm_names: N different names; default "0", "1", ...
-        notes: a reader's remarks on the file, one line each.
-        in_seconds: whether times are known to count seconds, as those read from dates and durations do.
+        notes: remarks of a reader on the file, one line each.
+        in_seconds: whether times are in seconds, as those read from dates and durations are.
 
     Raises:
         ValueError: for anything else.
@@ -286,7 +287,7 @@ class RewardTable:
             )
 
     def forward_filled(self) -> RewardTable:
-        """A copy in which a missing reward is the arm's last one; before an arm's first it stays missing."""
+        """A copy in which an arm's last reward replaces missing ones; those before its first stay missing."""
         filled = pd.DataFrame(self.rewards.numpy()).ffill().to_numpy()
         return replace(self, rewards=torch.from_numpy(filled.copy()))
 
@@ -299,10 +300,8 @@ def _real(name: str, value: Any) -> Tensor:
 
 @dataclass(frozen=True)
 class Missing:
-    """The argument ``missing`` of ``read_table``: the treatment, and the cells (besides empty ones) that are missing.
-
-    ``words`` are such cells as written; ``numbers`` are those that are numbers.
-    """
+    """The argument ``missing`` of ``read_table``: the treatment, and the cells besides empty ones that mark a missing
+    reward: ``words``, as written, and ``numbers``, those of them that are numbers."""
 
     treatment: str
     words: frozenset[str]
@@ -321,10 +320,8 @@ class Missing:
         return Missing(treatments[0], frozenset(words), tuple(float(one) for one in words if _is_number(one)))
 
     def in_text(self, frame: pd.DataFrame) -> pd.DataFrame:
-        """The table without text cells that mark missing rewards. Raises ValueError for a word that no cell holds.
-
-        A cell may also name the treatment.
-        """
+        """The table with None in place of text cells that mark missing rewards or name the treatment. Raises ValueError
+        for a word that no cell holds."""
         words = self.words | ({self.treatment} - {_TREATMENTS[0]})
         if not words:
             return frame
@@ -338,7 +335,7 @@ class Missing:
         return frame
 
     def in_numbers(self, rewards: np.ndarray) -> np.ndarray:
-        """The rewards, with NaN in place of the numbers that mark missing ones."""
+        """The rewards with NaN in place of numbers that mark missing ones."""
         return np.where(np.isin(rewards, self.numbers), np.nan, rewards) if self.numbers else rewards
 
 
@@ -371,31 +368,30 @@ def read_table(
         path: the file. CSV and Parquet: one column per arm, named by the header. NPZ (read without pickle):
             an array ``rewards`` (T x N) and, optionally, an array ``arms`` of N names; other arrays are ignored.
         rewards: names of the arms to take, in this order (a sequence, or one string with commas); None: all
-            columns but the time's.
-        time_column: name of the column (of the array, in NPZ) of times: numbers, or dates (ISO 8601; day, month and
-            year with points, 31.01.2024; or digits alone, 20240131), which become seconds since 1970 (UTC unless they
-            name another zone). ``"auto"``: the one called time, times, t, date, datetime, timestamp, when, ts or epoch
-            in any case, or the one that holds dates, or a first column without a name (an index saved with the table).
+            columns but the times.
+        time_column: name of the column (in NPZ, the array) of times: numbers, durations, or dates (ISO 8601; 31.01.2024
+            with points; or digits alone, 20240131), which become seconds since 1970 (UTC unless they name another
+            zone). ``"auto"``: the one called time, times, t, date, datetime, timestamp, timestamps, when, ts or epoch
+            in any case, else the one with dates, else a first column without a name (an index saved with the table).
             None: no column of times; a first column without a name is ignored.
         ignore: names of columns to leave out, such as comments (a sequence, or one string with commas).
-        long: True: one row per reward, with columns of time, arm and reward. ``"ARM,REWARD"`` names the latter
-            two.
-        missing: treatment of empty cells (also NaN, NA, N/A, null, none, - and ?): ``"mask"``: missing here and
-            there; ``"unavailable"``: the arm could not be pulled then, however many they are; ``"forward-fill"``: the
-            arm's last reward, where it has one. Also what else marks a missing reward: a number (-9999), a word, or
-            several of them, in a sequence or one string with commas (``"forward-fill,-9999,n.a."``).
-            With ``"mask"`` a table of ten times or more is taken for a log of pulls, and refused, if at more than half
-            of the times that have a reward fewer than half of the arms have one, or only one does.
-        header: whether a CSV's first row holds names; None: yes, unless it could be numbers.
+        long: True: one row per reward, with columns of time, arm and reward; ``"ARM,REWARD"`` names the last two.
+        missing: treatment of empty cells (also NaN, NA, N/A, null, none, - and ?). ``"mask"``: the arm could not be
+            pulled then, but a table that looks like a log of pulls is refused: one of ten times or more in which, at
+            more than half of the times with a reward, fewer than half of the arms have one, or only one does.
+            ``"unavailable"``: the same without this check. ``"forward-fill"``: the arm's last reward, if it has one.
+            Also other marks of missing rewards: a number (-9999), a word, or several of them, in a sequence or one
+            string with commas (``"forward-fill,-9999,n.a."``).
+        header: whether the first row of a CSV holds names; None: yes, but a row that could be numbers is refused.
         separator: between the cells of a CSV; None: comma, semicolon, tab or bar, whichever splits all lines alike.
         decimal: "." or ","; None: inferred from the numbers.
-        encoding: of a CSV; None: UTF-8, or UTF-16 with its mark.
+        encoding: of a CSV; None: UTF-16 with its byte order mark, else UTF-8.
 
     Raises:
         ValueError: no such file, unknown suffix, unreadable file, no rows, fewer than two arms, two arms of
             one name, unknown column, a cell that is not a number (row and column are named, rows counted from
-            1 after the header; columns of text all at once), infinite values, time that is missing, repeats or goes
-            back, an arm that counts the rows, a log of pulls, a file that can be read in two ways.
+            1 after the header; all columns of text together), infinite values, times that are missing or do not
+            increase, an arm that counts the rows, a log of pulls, a file that can be read in two ways.
     """
     empty = Missing.of(missing)
     validation.instance("long", long, (bool, str), "True, False or 'ARM,REWARD'")
@@ -426,7 +422,7 @@ def table_of(
     long: bool | str = False,
     empty: Missing | None = None,
 ) -> RewardTable:
-    """The table in the columns of a file (``read_frame``); arguments and errors as for ``read_table``."""
+    """The table in the columns of a file (from ``read_frame``); arguments and errors as for ``read_table``."""
     empty = Missing.of("mask") if empty is None else empty
     frame = empty.in_text(frame)
     if long:
@@ -441,7 +437,7 @@ def table_of(
 
 
 def _names_given(argument: str, given: Any) -> list[str] | None:
-    """The names in a sequence, or in one string with commas; None if nothing was given."""
+    """The names in a sequence or in one string with commas; None for None."""
     if given is None:
         return None
     if isinstance(given, str) or validation.is_number(given):  # on the command line 7 is a number
@@ -454,7 +450,7 @@ def _names_given(argument: str, given: Any) -> list[str] | None:
 def _wide_table(
     frame: pd.DataFrame, time_column: str | None, asked: list[str] | None, mark: str, missing: Missing
 ) -> RewardTable:
-    """A table from a column for every arm."""
+    """The table of a file with a column for every arm."""
     lower = {name.strip().lower() for name in frame.columns}
     if asked is None and "reward" in lower and lower & LOGGED:
         raise ValueError(
@@ -502,7 +498,7 @@ def _wide_table(
 
 
 def _rewards(names: list[str], frame: pd.DataFrame, mark: str) -> np.ndarray:
-    """These columns as numbers, (T, N). Raises ValueError for any other cell; one error names all columns of text."""
+    """These columns as numbers, (T, N). Raises ValueError for another cell; columns of text are named together."""
     plain = all(isinstance(frame[name].dtype, np.dtype) and is_numeric(frame[name]) for name in names)
     if plain and len(set(names)) == len(names):
         return (frame if list(frame.columns) == names else frame[names]).to_numpy(np.float64, copy=True)
@@ -545,7 +541,7 @@ def _long_table(
     long: bool | str,
     missing: Missing,
 ) -> RewardTable:
-    """A table from rows of (time, arm, reward); arms in order of their first row."""
+    """The table of a file with rows of time, arm and reward; arms are in order of their first row."""
     if time_column != "":
         frame = frame.drop(columns="", errors="ignore")
     time = find_time(frame, time_column, mark)
@@ -577,7 +573,7 @@ def _long_table(
 
 
 def _may_name_arms(name: str, frame: pd.DataFrame) -> bool:
-    """Whether a column is text that recurs, in a table of few columns: it may name the arm of each row."""
+    """Whether a column of text may name the arm of each row: it recurs, and the table has few columns or a reward."""
     valued = any(one.strip().lower().lstrip("_") in REWARD_NAMES for one in frame.columns)
     if (len(frame.columns) > _FEW_COLUMNS and not valued) or is_numeric(frame[name]):
         return False
@@ -588,7 +584,7 @@ def _may_name_arms(name: str, frame: pd.DataFrame) -> bool:
 
 
 def _long_names(names: list[str], long: bool | str) -> tuple[str, str]:
-    """The columns of arms and of rewards, as given or by their names."""
+    """The columns of arms and of rewards, as given by ``long`` or by their names."""
     if isinstance(long, str):
         named = [name.strip() for name in long.split(",")]
         ok = len(named) == len({*named}) == 2 and all(name in names for name in named)
