@@ -163,7 +163,8 @@ class Diagnosis:
         if sentences:
             more = len(self.own_periods) - _MOST_OF_ONE_ARM
             if more > 0:
-                sentences[-more:] = [f"cycles of {more} more arms alone"]
+                rest = "a cycle of 1 more arm" if more == 1 else f"cycles of {more} more arms"
+                sentences[-more:] = [f"{rest} alone"]
             shape = " What is 1/n of a cycle belongs to its shape, as edges do." if any(parts) else ""
             return f"Cycles: {'; '.join(sentences)}.{shape}"
         if short:

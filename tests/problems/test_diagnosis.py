@@ -194,6 +194,13 @@ def test_parts_of_a_cycle_are_named_as_that_and_few_of_single_arms():
     ]
 
 
+def test_one_more_cycle_of_a_single_arm_is_written_in_the_singular():
+    table = RewardTable(torch.rand(60, 2).double())
+    own = {f"arm {n}": Period(10.0, 1e-5) for n in range(5)}
+    said = str(replace(diagnose(table), periods=(), own_periods=own))
+    assert "10 rows in arm 3 alone; a cycle of 1 more arm alone.\n" in said
+
+
 def test_a_long_record_says_in_which_rows_there_is_no_cycle():
     """A day of 1440 rows for 14 days is not seen in the last 2048 rows."""
     generator, minutes = np.random.default_rng(35), torch.arange(20_000).double()
