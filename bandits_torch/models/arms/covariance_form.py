@@ -1,12 +1,13 @@
 """Exact posterior over N arms as a mean vector and a covariance matrix: O(N^2) a step for any horizon.
 
-The recursion is checked against the static posterior from counts, O(n^3), and rebuilt from it. With K the prior
-covariance among the n points observed, c their counts, W = diag(c / lambda) and y the sums of their residuals:
+``Form``, the base class of this form and ``FactorForm``, and the static posterior from counts, O(n^3), with which both
+check and rebuild their recursions. With K the prior covariance among the n points observed, c their counts,
+W = diag(c / lambda) and y the sums of their residuals:
 
     P = K - K W^{1/2} B^{-1} W^{1/2} K,    mean = K W^{1/2} B^{-1} (lambda c)^{-1/2} y,    B = I + W^{1/2} K W^{1/2}
 
 (Rasmussen & Williams 2006, equations 3.26-3.27), both as products of whitened factors, which stay bounded.
-A point without observations has a null row in B, so that points need not be packed.
+A point without observations has a row of I in B, so that points need not be packed.
 """
 
 from __future__ import annotations
@@ -23,15 +24,14 @@ from torch import Tensor
 from bandits_torch.models.arms.prior import ArmPrior
 from bandits_torch.models.online_model import ResizableState, empty, held_elsewhere
 
-# Counts may be fractions: an observation of more noise than lambda counts for less than one.
-_TINY = torch.finfo(torch.float64).tiny
-# A column of the posterior that is off by more, in units of the prior variance, calls for a rebuild; so does a mean, in
-# units of the prior deviation plus the largest mean.
+_TINY = torch.finfo(torch.float64).tiny  # replaces a count of 0 in a denominator; counts may be fractions
+# Largest rounding error without a rebuild: of the covariance in units of the prior variance, of the mean in units of
+# the prior standard deviation plus the largest mean.
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5}
-# Of the noise variance: a removal that leaves less may multiply rounding errors by its inverse.
+# A removal whose s is smaller, in units of lambda, calls for a rebuild: it may multiply rounding errors by 1 / s.
 LEAST_LEFT = 1e-5
-# A rebuild is due once the surprise removed exceeds this many times the surprise that is left, which keeps the rounding
-# errors of what was removed. One extreme reward reaches that at once, ordinary rewards after some windows.
+# So does a sum of removed surprise above this many times one plus the surprise left, which has the rounding errors of
+# both. One extreme reward reaches that at once, ordinary rewards after some windows.
 REMOVED = 100.0
 
 
@@ -42,7 +42,7 @@ class CountsPosterior:
     Attributes:
         root, factor: W^{1/2}, (n,), and the lower Cholesky factor L of B, n x n.
         whitened: L^{-1} (lambda c)^{-1/2} y, (n,).
-        prior: K, (n, n), without its negative eigenvalues if those would have mattered.
+        prior: K, (n, n); negative eigenvalues are set to 0 if they make B indefinite.
     """
 
     root: Tensor
@@ -51,16 +51,16 @@ class CountsPosterior:
     prior: Tensor
 
     def at(self, cross: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean (m,) of points whose prior covariances with those observed are ``cross`` (n, m), and V = L^{-1} W^{1/2}
-        cross, whose products V^T V the observations subtract from the prior covariances."""
+        """Mean (m,) of points whose prior covariances with the n points are ``cross`` (n, m), and V = L^{-1} W^{1/2}
+        cross: the observations reduce their prior covariances by V^T V."""
         v = torch.linalg.solve_triangular(self.factor, self.root.unsqueeze(-1) * cross, upper=False)
         return self.whitened @ v, v
 
     def among(self) -> tuple[Tensor, Tensor]:
-        """Mean (n,) and covariance P (n, n) of the points themselves.
+        """Mean (n,) and covariance P (n, n) of the n points.
 
-        Where observations determine a point, P is close to W^{-1}. The difference, B^{-1} scaled, is computed directly,
-        so that it keeps its digits: the removal of an observation divides by it. Elsewhere P is close to K.
+        For points that observations determine, P is close to W^{-1}. A removal divides by the difference, B^{-1}
+        scaled: computed directly, it keeps its digits. For other points P is close to K.
         """
         mean, v = self.at(self.prior)
         pinned = self.root.square() * self.prior.diagonal() > 1
@@ -77,13 +77,13 @@ class CountsPosterior:
         return self.factor.diagonal().log().sum()
 
     def surprise(self, count: Tensor, total: Tensor, squares: Tensor, noise: Tensor) -> Tensor:
-        """r^T (K_t + lambda I)^{-1} r of residuals r whose squares add up to ``squares``."""
+        """r^T (K_t + lambda I)^{-1} r for residuals r whose squares sum to ``squares``."""
         within = squares - (total.square() / count.clamp_min(_TINY)).sum()
         return within.clamp_min(0.0) / noise.squeeze() + self.whitened.square().sum()
 
 
 def posterior_of_counts(K: Tensor, count: Tensor, total: Tensor, noise: Tensor) -> CountsPosterior:
-    """The posterior; K (n, n), count and total (n,), noise a number in a tensor, all float64."""
+    """The posterior from K (n, n), count and total (n,), and noise (), all float64."""
     root = (count / noise).sqrt()
     factor, failed = torch.linalg.cholesky_ex(_lifted(root, K))
     if bool(failed):  # a matrix rounded to float32 can have eigenvalues below -1 / weight
@@ -102,19 +102,19 @@ def _lifted(root: Tensor, K: Tensor) -> Tensor:
 
 
 def column_error(K_column: Tensor, K: Tensor, column: Tensor, C: Tensor, weight: Tensor) -> Tensor:
-    """The error of ``column``, a column of the posterior covariance C, (b, n), in O(n^2).
+    """The error of ``column``, a column of the posterior covariance C: (b, n), in O(n^2).
 
-    The exact column solves (I + K W) c = k. The residual is multiplied by (I + K W)^{-1} = I - C W. K (b, n, n) or
-    (1, n, n), the columns and ``weight`` = c / lambda (b, n).
+    The exact column c solves (I + K W) c = k. The residual is multiplied by (I + K W)^{-1} = I - C W. K is (b, n, n) or
+    (1, n, n); both columns and ``weight``, the diagonal of W, are (b, n).
     """
     left = K_column - column - (K @ (weight * column).unsqueeze(-1)).squeeze(-1)
     return left - (C @ (weight * left).unsqueeze(-1)).squeeze(-1)
 
 
 def count_removed(form: Any, gone: Tensor, left: Tensor) -> None:
-    """Count the surprise, (b,), taken away by removals whose largest lambda / s is ``left``, (b, 1).
+    """Subtract the surprise ``gone`` (b,) of removals, whose largest lambda / s is ``left`` (b, 1), and mark suspects.
 
-    If that is large, a single observation carried the information about an arm, and its remainder is mostly rounding.
+    If lambda / s is large, one observation had almost all information about an arm, and the rest is mostly rounding.
     """
     form.surprise.sub_(gone)
     lost = form.removed.add_(gone) > REMOVED * (1 + form.surprise)
@@ -122,7 +122,7 @@ def count_removed(form: Any, gone: Tensor, left: Tensor) -> None:
 
 
 def is_off(error: Tensor, off: Tensor, scale: Tensor, mean: Tensor) -> Tensor:
-    """Which members, (b,), exceed the tolerance: in a column of the covariance by ``error``, in the mean by ``off``.
+    """Whether the errors of a column of the covariance, ``error``, or of the mean, ``off``, exceed the tolerance, (b,).
 
     ``scale``: the largest prior variance, (b,); ``mean``: (b, N), in the dtype of the form.
     """
@@ -131,19 +131,19 @@ def is_off(error: Tensor, off: Tensor, scale: Tensor, mean: Tensor) -> Tensor:
 
 
 class Form(ResizableState):
-    """Mean and covariance of f(., now) over N arms, for b flattened batch members; a child says how it is held.
+    """Mean and covariance C of f(., now) over N arms, for a flat batch of b members; a subclass stores them.
 
-    The prior is static or Markov in time: f(., t) = a f(., now) + independent GP of covariance c K, with a and c read
-    off the time kernel. So predictions for later times change nothing.
+    The prior is static or Markov in time: f(., t) = a f(., now) + an independent GP of covariance c K, where a and c
+    follow from the time kernel. So a prediction for a later time needs no change of state.
 
     Attributes:
-        mean: (b, N), relative to the prior mean.
+        mean: (b, N), minus the prior mean.
         variance, prior_variance: (b, N), of f(., now) and of K.
         noise_variance: lambda, (b, 1).
         gain, surprise: (b,), 1/2 log det(I + K_t / lambda) and r^T (K_t + lambda I)^{-1} r for the residuals r. Each
-            observation adds a term to both, and together they give the marginal likelihood.
+            observation adds a term to both; together they give the log evidence.
         removed: (b,), surprise removed since the last rebuild.
-        suspect: (b,), whether a removal since then has cost too many figures, so that a rebuild is due.
+        suspect: (b,), whether removals since then have lost too many digits, so that a rebuild is due.
     """
 
     name: str
@@ -185,12 +185,12 @@ class Form(ResizableState):
         """C over all arms: (b, N, N), a copy."""
 
     def move(self, now: float, time: float) -> None:
-        """Let the time from ``now`` to ``time`` pass."""
+        """Advance from ``now`` to ``time``."""
         self.advance(*self.prior.drift(now, time))
 
     def at_time(self, now: float | None, time: float | None) -> tuple[Tensor, Tensor]:
-        """Mean and variance of every arm, (b, N) each, the mean relative to the prior's. ``time`` None: at ``now``;
-        ``now`` None: before the first observation."""
+        """Mean, minus the prior mean, and variance of every arm at ``time`` (None: at ``now``), (b, N) each. ``now`` is
+        None before the first observation."""
         mean, variance = self.mean, self.variance
         if self.prior.time_kernel is None or time is None or time == now:
             return mean, variance
@@ -200,7 +200,7 @@ class Form(ResizableState):
         return mean * kept, torch.addcmul(self.prior_variance * gained, variance, kept * kept)
 
     def joint_at(self, now: float | None, time: float | None) -> Tensor:
-        """Covariance among all arms, (b, N, N)."""
+        """Covariance of all arms at ``time``, as in ``at_time``: (b, N, N)."""
         covariance = self.full(now or 0.0)
         if self.prior.time_kernel is None or time is None or time == now:
             return covariance
@@ -214,7 +214,7 @@ class Form(ResizableState):
     def at(self, arm: Tensor, now: float | None, times: Tensor | None) -> tuple[Tensor, Tensor]:
         """Mean (T, b, n) and covariance (T, b, n, n) at points (T, b, n) of arms and times (None: now).
 
-        For n = 1 the covariance is read off the cached variances.
+        For n = 1 the covariance comes from ``variance``.
         """
         every_arm, n = (arm.shape[0], *self.mean.shape), arm.shape[-1]
         mean = self.mean.expand(every_arm).gather(-1, arm)
@@ -232,65 +232,69 @@ class Form(ResizableState):
             return mean, prior * self.prior.over_time(first, second).unflatten(-1, (n, n))
         earlier, later = torch.minimum(first, second), torch.maximum(first, second)
         kept, _ = self.prior.transition(now, times)
-        _, gained = self.prior.transition(now, earlier)  # until then both share what is new
+        _, gained = self.prior.transition(
+            now, earlier
+        )  # up to ``earlier`` both points share the independent GP
         since, _ = self.prior.transition(earlier, later)
         new = (gained * since).unflatten(-1, (n, n)) * prior
         return mean * kept, covariance * kept.unsqueeze(-1) * kept.unsqueeze(-2) + new
 
 
-Books = dict[str, list[Tensor]]  # what steps leave to be counted once for many
-FOLD = 32  # rows that wait, where rows wait
-# Arms from which twice as many wait if time changes C: a fold then passes over C three times, not once.
-TWICE_FROM = 1_000
-# Numbers in C from which rows wait if time leaves C alone: below, a pass over it costs less than rows that wait.
-WAITS_FROM = 1_000_000
+Books = dict[str, list[Tensor]]  # terms of surprise that are added once for many steps
+FOLD = 32  # rows of W that are folded together
+TWICE_FROM = (
+    1_000  # N from which twice as many are under drift: a fold then passes over C three times, not once
+)
+WAITS_FROM = (
+    1_000_000  # size of C from which a static prior has W: below, a pass over C at every step is cheaper
+)
 
 
 class CovarianceForm(Form):
-    """State of ``ArmGP``: mean m and covariance C of f(., now), for b flattened batch members.
+    """State of ``ArmGP``: mean m, minus the prior mean, and covariance C of f(., now), for a flat batch of b members.
 
-    The mean is kept relative to the prior mean. With s = C_ii + lambda, an observation of arm i is
-    m += C_i (y - m_i) / s,  C -= C_i C_i^T / s, and its removal the same with s = lambda - C_ii and
-    the signs reversed. As time moves, m *= a and C = a^2 C + e K, with e the c of ``Form``.
+    With s = C_ii + lambda, an observation of arm i is m += C_i (y - m_i) / s,  C -= C_i C_i^T / s. Its removal has
+    s = lambda - C_ii and the opposite signs. When time passes, m *= a and C = a^2 C + c K (``Form``).
 
-    No N x N matrix moves with time, and with many arms none moves with an observation. Let C_0 be the covariance at
-    the last *fold*, and W the rows C_i / sqrt(s) of the observations and removals since, each as it was then. Then
+    No N x N matrix changes with time, and with many arms none changes at every observation. Let C_0 be the covariance
+    at the last *fold*, and W the rows C_i / sqrt(s) of the observations and removals since. Then
 
         C = a^2 C_0 - W^T D W + e K,
 
-    where D is diagonal, 1 for an observation and -1 for a removal, times the a^2 of the time since; a step reads one
-    row of that, O(32 N). After w = 32 rows C_0 becomes C (``fold``): one product of matrices in place of 32 passes over
-    C at the speed of memory. Under drift over 1 000 arms or more w is 64; under a static prior over few arms it is 1.
-    The present mean and variance of every arm, (b, N), are stored.
+    where a^2 and e are for the time since the fold. D is diagonal, with the a^2 for the time since each row's own step,
+    and a minus for a removal. A step reads one row of C, O(w N). After w = 32 rows C_0 becomes C (``fold``), by one
+    product of matrices in place of 32 passes over C, which are limited by the speed of memory. Under drift over 1 000
+    arms or more w is 64; under a static prior with b N^2 < 10^6 it is 1. The present mean and variance of every arm,
+    (b, N), are stored.
 
     Memory O(b N^2) for C_0 and O(q N^2) for K.
 
-    For joint draws a matrix F with F^T F = C is kept from its first use on (static priors; O(b N^2) more memory). With
-    f the column of F that belongs to arm i, so that C_ii = f^T f, the update above is
+    The first joint draw under a static prior makes a matrix F with F^T F = C, which is then kept (O(b N^2) more
+    memory). If f is the column of F for arm i, then C_ii = f^T f, and the update above is
 
         C - C_i C_i^T / s = F^T (I - f f^T / s) F,   and  I - f f^T / s = (I - f f^T / (s + sqrt(lambda s)))^2,
 
     so F -= f (f^T F) / (s + sqrt(lambda s)), with a plus for a removal (Potter's square root filter). This costs
     O(N^2), a Cholesky factor of C O(N^3), and F^T F is positive semi-definite whatever the rounding.
 
-    Row i after an update is written as C_i lambda / s, a product: the difference C_ii - C_ii^2 / s would
-    lose k / lambda of machine precision, and the removal of a lone observation as much again. Under a static prior,
-    where observations may be removed, such rows are kept up to date beside W until they are folded (``written``).
+    Row i after an update is written as a product, C_i lambda / s. The difference C_ii - C_ii^2 / s would lose digits
+    by a factor of k / lambda, and the removal of an arm's only observation as many again. Under a static prior, where
+    observations may be removed, such rows are updated beside W until the fold (``written``).
     """
 
     name = "covariance"
     covariance: Tensor  # C_0
-    diagonal: Tensor  # (b, N), of C where rows wait
+    diagonal: Tensor  # (b, N), of C; empty if w is 1
     prior_covariance: Tensor
     kept: Tensor  # a^2, (b, 1)
     gained: Tensor  # e, (b, 1)
     rows: Tensor  # W, (b, w, N)
-    weight: Tensor  # D, (b, w), 0 for no row
-    written: Tensor  # (b, w, N), rows of C of the arms pulled since the fold
-    written_arm: Tensor  # (b, w), which arms these are; -1 for none
-    root: Tensor | None
-    _kernel: Tensor  # (b,), each member's place in K
-    waiting: int  # rows until the fold; 1 if rows are folded at once
+    weight: Tensor  # D, (b, w), 0 if there is no row
+    written: Tensor  # (b, w, N), rows of C for the arms pulled since the fold
+    written_arm: Tensor  # (b, w), their arms; -1 if there is no row
+    root: Tensor | None  # F
+    _kernel: Tensor  # (b,), each member's index in K
+    waiting: int  # w
     _least: Tensor
     _PLAIN = ("filled",)
 
@@ -308,7 +312,7 @@ class CovarianceForm(Form):
         waiting = FOLD if static or n < TWICE_FROM else 2 * FOLD
         if static and batch * n * n < WAITS_FROM:
             waiting = 0
-        self.waiting, self.filled = max(1, waiting), 0  # rows of W
+        self.waiting, self.filled = max(1, waiting), 0  # ``filled``: rows of W
         self.register_buffer("diagonal", self.prior_variance[:, : n if waiting else 0].clone())
         self.register_buffer("rows", new(batch, waiting, n))
         self.register_buffer("weight", new(batch, waiting))
@@ -327,8 +331,8 @@ class CovarianceForm(Form):
 
     @property
     def can_forget(self) -> bool:
-        """Whether observations can be removed, and members rebuilt from counts: only under static priors, because
-        under drift a removal has no rank one."""
+        """Whether observations can be removed, and members rebuilt from counts: only under static priors. Under drift
+        a removal is not a rank-one update."""
         return self.prior.time_kernel is None
 
     @property
@@ -352,10 +356,10 @@ class CovarianceForm(Form):
         where: Tensor | None = None,
         noise: Tensor | None = None,
     ) -> None:
-        """Observe y - prior mean = ``residual`` (b,) at ``arm`` (b,); ``noise``: its own variance (b, 1)."""
+        """Observe y - prior mean = ``residual`` (b,) at ``arm`` (b,); ``noise``: (b, 1), in place of lambda."""
         innovation, left = self.condition(arm, residual, None, where, noise)
         self.surprise.addcmul_(innovation, innovation)
-        self.gain.add_(left.log().squeeze(-1), alpha=-0.5)  # what log1p would add is below the sum's rounding
+        self.gain.add_(left.log().squeeze(-1), alpha=-0.5)  # log1p would differ by less than the sum rounds
 
     def remove(self, arm: Tensor, residual: Tensor, time: Tensor, now: float, where: Tensor) -> None:
         """Undo ``add(arm, residual)`` in the members with ``where`` True. Static priors only."""
@@ -375,8 +379,8 @@ class CovarianceForm(Form):
     ) -> None:
         """``add``, then ``remove`` the observation ``leaving`` (arm, residual and time, (b,) each), in every member.
 
-        Values that no choice reads are left in ``books``, and ``close`` counts them once for many steps. None: nothing
-        leaves, and all is counted now. No value is read on the host, ``blind`` or not.
+        ``close`` adds the terms of ``surprise`` in ``books``. Without ``books`` they are added now, and nothing leaves.
+        No value is read on the host, ``blind`` or not.
         """
         if books is None:
             self.add(arm, residual, 0.0)
@@ -391,7 +395,7 @@ class CovarianceForm(Form):
         self.gain.add_(left.log().squeeze(-1), alpha=-0.5)
 
     def close(self, books: Books) -> None:
-        """Count what ``observe`` left in ``books``."""
+        """Add the terms in ``books`` to ``surprise``."""
         if books["added"]:
             self.surprise.add_(torch.stack(books["added"]).square().sum(0))
         if books["gone"]:
@@ -399,18 +403,18 @@ class CovarianceForm(Form):
             count_removed(self, gone, torch.stack(books["left"]).amax(0))
 
     def reserve(self, steps: int, now: float, blind: bool) -> int:
-        """How many of the next steps may be played before another call: all of them. They begin here."""
-        self._begun = self.filled
+        """Prepare the next steps. Returns how many may be played before another call: all of them."""
+        self._filled_before = self.filled
         torch.mul(self.noise_variance, torch.finfo(self.mean.dtype).eps, out=self._least)
         return steps
 
     def played(self, added: int, removed: int) -> None:
-        """Note the observations that came and went since ``reserve``, perhaps in a replay that Python did not see."""
-        self.filled = (self._begun + added + removed) % self.waiting
+        """Count the observations added and removed since ``reserve``, perhaps by a replay of a captured graph."""
+        self.filled = (self._filled_before + added + removed) % self.waiting
 
     @property
     def place(self) -> tuple[int, ...]:
-        """A key that differs if steps would use other memory: the number of waiting rows, and the place of the root."""
+        """A key that differs if steps would use other memory: the number of rows of W, and the address of the root."""
         return self.filled, 0 if self.root is None else self.root.data_ptr()
 
     def condition(
@@ -421,10 +425,10 @@ class CovarianceForm(Form):
         where: Tensor | None = None,
         noise: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Update the posterior in place after an observation, in the members with ``where`` True; with ``least`` (b,
-        1), after a removal, whose s is at least that.
+        """Update the posterior in place, in the members with ``where`` True, after an observation; with ``least``
+        (b, 1), after a removal, with s at least ``least``.
 
-        Returns the innovation (y - m_i) / sqrt(s), (b,), and lambda / s, (b, 1); 0 and 1 elsewhere.
+        Returns the innovation (y - m_i) / sqrt(s), (b,), and lambda / s, (b, 1); 0 and 1 for other members.
         """
         noise, sign = self.noise_variance if noise is None else noise, 1 if least is None else -1
         column, variance, written = self._column_of(arm)
@@ -445,7 +449,7 @@ class CovarianceForm(Form):
             self.write(at, row.unsqueeze(-2))
             return innovation.squeeze(-1), left
         self.diagonal.addcmul_(unit, unit, value=-sign).scatter_(-1, at, row.gather(-1, at))
-        if written is not None:  # bring the rows that are written up to date, and add this one
+        if written is not None:  # update the written rows, and add this one
             held, (same, slot) = slice(self.filled), written
             weight = unit.gather(-1, self.written_arm.clamp_min(0)).unsqueeze(-1)[:, held]
             self.written[:, held].baddbmm_(weight, unit.unsqueeze(-2), alpha=-sign)
@@ -460,12 +464,12 @@ class CovarianceForm(Form):
         return innovation.squeeze(-1), left
 
     def _column_of(self, arm: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor] | None]:
-        """C_i, (b, N), and C_ii, (b, 1), of each member's arm (b,); where rows are written beside W, whether its is
-        among them and which it is, (b,) each."""
+        """C_i, (b, N), and C_ii, (b, 1), of each member's arm (b,); and if there are ``written`` rows, whether the arm
+        has one, and its index, (b,) each."""
         at, column = arm.unsqueeze(-1), self.covariance[self._member, arm]
         if self.waiting == 1:
             return column, column.gather(-1, at), None
-        held = slice(self.filled)  # no row lies behind
+        held = slice(self.filled)
         weight = (self.rows[self._member, :, arm] * self.weight).unsqueeze(-2)[..., held]
         if self.prior.time_kernel is not None:
             own = self.prior_covariance[self._kernel, arm]
@@ -481,7 +485,7 @@ class CovarianceForm(Form):
         return column.scatter_(-1, at, variance), variance, written
 
     def fold(self) -> None:
-        """C_0 becomes C."""
+        """Set C_0 to C."""
         if self.prior.time_kernel is not None:
             self.covariance.mul_(self.kept.unsqueeze(-1))
             gained = self._by_prior(self.gained.unsqueeze(-1))
@@ -492,7 +496,7 @@ class CovarianceForm(Form):
             self.gained.zero_()
         elif self.filled:
             self.covariance.baddbmm_(self.rows.mT, self.rows * self.weight.unsqueeze(-1), alpha=-1)
-            used = self.written_arm >= 0  # the first always is, and stands for those that are not
+            used = self.written_arm >= 0  # the first row always is; it replaces those that are not
             arm = torch.where(used, self.written_arm, self.written_arm[:, :1])
             self.write(arm, torch.where(used.unsqueeze(-1), self.written, self.written[:, :1]))
             self.written_arm.fill_(-1)
@@ -500,7 +504,7 @@ class CovarianceForm(Form):
         self.filled = 0
 
     def write(self, arm: Tensor, row: Tensor) -> None:
-        """Write rows (b, k, N) of C_0, and the same columns, for these arms (b, k)."""
+        """Write rows (b, k, N) of C_0 and the same columns, for these arms (b, k)."""
         member = self._member.unsqueeze(-1)
         self.covariance[member, arm] = row
         self.covariance[member, :, arm] = row
@@ -515,7 +519,7 @@ class CovarianceForm(Form):
         root.addcmul_((column * scale).unsqueeze(-1), column.unsqueeze(-2) @ root, value=-1)
 
     def joint_root(self) -> Tensor | None:
-        """A root of C, (b, N, N), times its transpose C; None under drift, where none is kept."""
+        """F^T, (b, N, N), which times its transpose is C; None under drift."""
         if self.prior.time_kernel is not None:
             return None
         if self.root is None:
@@ -530,14 +534,14 @@ class CovarianceForm(Form):
         return self.mean.shape[-1]
 
     def mend(self, count: Tensor, total: Tensor, squares: Tensor, now: float, look: Tensor) -> list[int]:
-        """Rebuild the members among ``look`` (b,) whose rounding errors are too large; returns which they are.
+        """Rebuild the members among ``look`` (b,) whose rounding errors are too large, and return their indices.
 
         Checks the mean and the column of the arm pulled most: O(N^2), and O(N^3) for a member that is rebuilt.
         Computes in float64. Waits for the device.
 
         Args:
-            count: (b, N), how often each arm was observed.
-            total, squares: (b, N) and (b,), sums of the residuals and of their squares. All float64.
+            count, total: (b, N), observations of each arm and sums of their residuals, float64.
+            squares: (b,), sums of all squared residuals, float64.
         """
         noise, K = self.noise_variance.double(), self.prior_covariance.double()
         arm = count.argmax(-1)
@@ -563,7 +567,7 @@ class CovarianceForm(Form):
         return drifted
 
     def reset(self, scale: Tensor | float, where: Tensor | None = None) -> None:
-        """Back to the prior, whose covariance is now ``scale`` (a number, (b, 1) or (1, 1)) times K."""
+        """Return to the prior, with the covariance ``scale`` (a number, (b, 1) or (1, 1)) times K."""
         scale = torch.as_tensor(scale, dtype=self.mean.dtype, device=self.mean.device)
         prior = self._by_prior(scale.reshape(-1, 1, 1)) * self.prior_covariance
         mask = (torch.ones_like(self.suspect) if where is None else where).unsqueeze(-1)
@@ -583,7 +587,7 @@ class CovarianceForm(Form):
         empty(
             (self.mean, self.gained, self.weight, self.gain, self.surprise, self.removed, self.suspect), where
         )
-        if self.root is not None:  # of the members reset alone, so that none depends on its neighbours
+        if self.root is not None:  # only in the reset members, so that no member depends on others
             self.root = torch.where(mask.unsqueeze(-1), _root(self.full(0.0)), self.root)
 
     def widen(self, source: Tensor) -> None:
