@@ -199,6 +199,9 @@ class FromStep(Problem):
     def expected_rewards(self, step: int) -> Tensor:
         return self._problem.expected_rewards(self._of(step))
 
+    def pull(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor:
+        return self._problem.pull(self._of(step), arm, streams)
+
     def noise(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor:
         return self._problem.noise(self._of(step), arm, streams)
 

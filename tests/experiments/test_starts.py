@@ -67,6 +67,20 @@ def test_each_start_is_played_afresh_and_scored_alone():
     assert len(starts.random) == 6
 
 
+def test_a_start_pulls_as_the_problem_does_also_if_rewards_are_not_expectation_plus_noise():
+    class Clicks(type(make("switching", horizon=10))):
+        def pull(self, step, arm, streams):
+            return (streams.uniform() < super().expected_rewards(step)[:, 0]).double()
+
+    problem = make("switching", horizon=120, replicates=2, num_arms=4)
+    problem.__class__ = Clicks
+    part = FromStep(problem, 61, 60)
+    for step in (1, 60):
+        one, other = (ReplicateStreams(3, 2, purpose="noise") for _ in range(2))
+        arm = torch.tensor([1, 2])
+        assert torch.equal(part.pull(step, arm, one), problem.pull(60 + step, arm, other))
+
+
 def test_simulations_have_starts_too():
     problem = make("tv-gp", num_arms=6, replicates=2)
     starts = play_starts(problem, {"r": lambda part, steps: RandomPolicy(6, replicates=2)}, 300)
