@@ -311,7 +311,6 @@ _BINARY = {
 _NUL = "path must be a text file without NUL characters, got {!r} (encoding='utf-16-le' may be what it is in)"
 _SEPARATORS = (";", "\t", "|", ",")  # the comma last: it may be a decimal mark between other separators
 _SAMPLE = 1 << 16  # characters
-_BLOCK = 1 << 22  # bytes
 _SHOWN = 8  # names listed in a message
 # pandas 3 reads every number to the nearest float64, and deprecates the argument that asked for it.
 _EXACT: dict[str, Any] = {} if int(pd.__version__.split(".")[0]) >= 3 else {"float_precision": "round_trip"}
@@ -541,8 +540,6 @@ def _checked(
 
     Raises ValueError unless every row has ``width`` cells, because pandas fills short rows without a warning.
     """
-    if encoding == "utf-8-sig" and not behind_first and _is_even(file, separator, width):
-        return file
     with file.open(encoding=encoding) as opened:
         if behind_first:
             next(opened)
@@ -556,28 +553,6 @@ def _checked(
                 )
         plain = opened.newlines in (None, "\n", "\r\n")
     return file if plain else file.read_text(encoding)
-
-
-def _is_even(file: Path, separator: str, width: int) -> bool:
-    """Whether every line of a file without quotes, empty lines and carriage returns has ``width`` cells. This is fast;
-    False for any other file."""
-    if not separator.isascii() or width < 2:
-        return False
-    line = separator.encode() * (width - 1) + b"\n"
-    others = bytes(letter for letter in range(256) if letter not in line)
-    with file.open("rb") as opened:
-        rest = b""
-        while True:
-            block = opened.read(_BLOCK)
-            if any(odd in block for odd in (b'"', b"\r", b"\0")):
-                return False
-            whole = rest + block if block or not rest or rest.endswith(b"\n") else rest + b"\n"
-            cut = whole.rfind(b"\n") + 1
-            marks, rest = whole[:cut].translate(None, others), whole[cut:]
-            if marks != line * (len(marks) // width):
-                return False
-            if not block:
-                return True
 
 
 def _widths(file: Path, opened: TextIO, separator: str) -> Iterator[int]:

@@ -353,27 +353,6 @@ def test_a_reward_whose_square_overflows_is_refused_with_its_cell():
         RewardTable(rewards)
 
 
-def test_lines_are_counted_alike_whichever_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In blocks of bytes and line by line; what is quoted, empty or of other systems is left to the latter."""
-    from bandits_torch.problems import table_files
-
-    g = np.random.default_rng(0)
-    for block in (3, 7, 1 << 22):
-        monkeypatch.setattr(table_files, "_BLOCK", block)
-        for _ in range(60):
-            widths = np.where(g.random(6) < 0.15, g.integers(1, 5, 6), 3)
-            text = "\n".join(",".join("1" * g.integers(0, 3) for _ in range(width)) for width in widths)
-            text += "\n" * int(g.integers(0, 2))
-            path = _write(tmp_path, text)
-            lines = [line for line in text.split("\n") if line]
-            even = all(line.count(",") == 2 for line in lines) and "\n\n" not in f"\n{text}"
-            assert table_files._is_even(path, ",", 3) == even, text
-    for odd in ('"a",b,c\n1,2,3\n', "a,b,c\r\n1,2,3\r\n", "a,b,c\n\0,2,3\n"):
-        path = tmp_path / "odd.csv"
-        path.write_bytes(odd.encode())
-        assert not table_files._is_even(path, ",", 3)
-
-
 def test_a_column_without_any_value_is_pointed_out(tmp_path: Path) -> None:
     table = read_table(_write(tmp_path, "a,b,comment\n1,2,\n3,5,\n2,4,\n"))
     assert table.arm_names == ("a", "b", "comment")
