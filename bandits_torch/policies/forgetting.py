@@ -1,4 +1,4 @@
-"""Forgetting rules: they decide when an index policy forgets, and what. The model knows how."""
+"""Forgetting rules: they decide when an index policy forgets which observations. The model removes them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from bandits_torch.state import HasState
 class WindowDensities(HasState):
     """log N(y; mean_w, variance_w + lambda) of each new observation, given the last w before it, for several w.
 
-    With the observations in order, newest first, and L L^T = K + lambda I in that order, the leading w x w block
-    of L is the factor of the last w. So with v = L^{-1} k(x) and z = L^{-1} (y - m)
+    Let L L^T = K + lambda I with the newest observation first. The leading w x w block of L is then the factor of the
+    last w observations. So with v = L^{-1} k(x) and z = L^{-1} (y - m)
 
         mean_w(x) = m(x) + sum_{i <= w} v_i z_i,    variance_w(x) = k(x, x) - sum_{i <= w} v_i^2
 
-    (Rasmussen & Williams 2006, algorithm 2.1, stopped after w rows): two cumulative sums hold every window length.
+    (Rasmussen & Williams 2006, algorithm 2.1, stopped after w rows): two cumulative sums give all windows.
 
     Args:
         model: an ``ArmGP`` or an ``OnlineGP``, whose prior and noise variance are read at every call.
@@ -35,14 +35,13 @@ class WindowDensities(HasState):
         memory: number of densities kept; M + ``memory`` observations are kept.
 
     Attributes:
-        inputs, rewards, held: observations, oldest first, ``batch x n x D``, ``batch x n`` and ``batch x n``: a
-            member that was cleared does not hold those before.
-        densities: the latest, oldest first, ``batch x memory x W``; 0 where there is none, or where the noise is so
-            small that K + lambda I has no factor in float64.
+        inputs, rewards: observations, oldest first, ``batch x n x D`` and ``batch x n``.
+        held: whether a member still uses an observation, ``batch x n``; False for those before its latest reset.
+        densities: the latest, oldest first, ``batch x memory x W``; 0 if there is none, or if the noise is so small
+            that K + lambda I has no factor in float64.
 
     Cost of an observation: O(M^3) a member, in float64, with one factor for all windows. Updating L for a new first row
-    costs O(M^2), which saved a third of the time at M = 256, but it subtracts, and loses most digits if the noise is
-    small.
+    would cost O(M^2) and save a third of the time at M = 256, but loses most digits if the noise is small.
     """
 
     def __init__(self, model: OnlineModel, windows: Sequence[int], memory: int) -> None:
@@ -59,7 +58,7 @@ class WindowDensities(HasState):
     rewards: Tensor
     held: Tensor
     densities: Tensor
-    _lasting = ("inputs", "rewards", "held", "densities")  # rows stay, and are not held any more
+    _lasting = ("inputs", "rewards", "held", "densities")  # ``_restarted`` clears ``held`` and ``densities``
 
     def _fresh(self) -> dict[str, Any]:
         none = self._no_rewards
@@ -73,7 +72,7 @@ class WindowDensities(HasState):
         self.densities = self.densities.masked_fill(goes[..., None, None], 0.0)
 
     def observe(self, model: OnlineModel, X: Tensor, reward: Tensor) -> None:
-        """Score the reward, ``batch``, at X, ``batch x 1 x D``, under every window; then hold it."""
+        """Add the observation of a reward, ``batch``, at X, ``batch x 1 x D``, and its density under every window."""
         most = self._depth + self.memory
         self.inputs = torch.cat([self.inputs, X], -2)[..., -most:, :]
         self.rewards = torch.cat([self.rewards, reward.to(self.rewards).unsqueeze(-1)], -1)[..., -most:]
@@ -82,7 +81,7 @@ class WindowDensities(HasState):
         self.densities = torch.cat([self.densities[..., 1:, :], density.unsqueeze(-2)], -2)
 
     def rescore(self, model: OnlineModel, where: Tensor) -> None:
-        """The densities again, in members with ``where`` True, after the model's hyperparameters have changed.
+        """Compute the densities again, in members with ``where`` True, after the model's hyperparameters have changed.
 
         Cost: that of ``memory`` observations.
         """
@@ -93,7 +92,7 @@ class WindowDensities(HasState):
             self.densities = torch.where(where[..., None, None], new, self.densities)
 
     def _density(self, model: OnlineModel, row: int) -> Tensor:
-        """log N of the reward in this row given those before it, ``batch x W``; 0 in members that do not hold it."""
+        """log density of the reward in this row given those before, ``batch x W``; 0 in members that do not hold it."""
         rows = slice(max(0, row - self._depth), row + 1)
         held = self.held[..., rows].flip(-1)
         prior, covariance = prior_moments(model, self.inputs[..., rows, :].flip(-2))
@@ -104,7 +103,7 @@ class WindowDensities(HasState):
         lower, failed = torch.linalg.cholesky_ex(K)
         right = torch.stack([covariance[..., 1:, 0], residual[..., 1:]], -1)
         v, z = torch.linalg.solve_triangular(lower, right, upper=False).unbind(-1)
-        v = v * held[..., 1:]  # what a member does not hold is older than what it does: in the last rows
+        v = v * held[..., 1:]  # observations not held are older, so they are in the last rows
         at = [min(w, v.shape[-1]) for w in self.windows]
         error = residual[..., :1] - pad((v * z).cumsum(-1), (1, 0))[..., at]
         known = pad(v.square().cumsum(-1), (1, 0))[..., at]
@@ -139,8 +138,8 @@ class ForgettingRule(Described, HasState):
     """Base class of forgetting rules; keeps all observations.
 
     At each step the policy calls ``refuted`` before it learns, then ``observed`` and ``after``.
-    ``clock`` counts the observations since the last restart; for ``refuted`` without the new one, for ``after`` with
-    it. It is an integer while all replicates restart together, and a tensor (S,) once they do not.
+    ``clock`` counts the observations since the last restart, with the new one only in ``after``. It is an integer while
+    all replicates restart together, and a tensor (S,) once they do not.
     """
 
     tests_changes: ClassVar[bool] = False  # whether ``refuted`` may find that rewards have changed
@@ -149,7 +148,7 @@ class ForgettingRule(Described, HasState):
         """Raise ValueError if the rule cannot work with this model."""
 
     def _check_empty(self, model: OnlineModel) -> None:
-        """Raise ValueError for a model that holds observations: the rule must see all of them arrive."""
+        """Raise ValueError for a model that holds observations: the rule needs the inputs and times of all."""
         held = int(model.num_observations.max())
         expected = f"0 where {type(self).__name__} begins"
         validation.require(held == 0, "model.num_observations", held, expected)
@@ -177,7 +176,7 @@ class ForgettingRule(Described, HasState):
         """Called after the model has learned ``reward`` (S,) at the inputs ``point()``, ``batch_shape x 1 x D``."""
 
     def after(self, model: OnlineModel, clock: int | Tensor) -> Tensor | bool:
-        """After ``observed``: forget in place; return which replicates restart now, (S,) booleans or one for all."""
+        """After ``observed``: forget in place. Returns which replicates restart now, (S,) booleans or one for all."""
         return False
 
     def refitted(self, model: OnlineModel, where: Tensor) -> None:
@@ -193,7 +192,7 @@ class KeepEverything(ForgettingRule):
 
 
 class SlidingWindow(ForgettingRule):
-    """Holds the last ``window`` observations exactly (SW-GP-UCB, Zhou & Shroff 2021, Algorithm 2).
+    """Keeps the last ``window`` observations (SW-GP-UCB, Zhou & Shroff 2021, Algorithm 2).
 
     The paper's window, from max(1, t - w) to t, would hold w + 1.
 
@@ -205,7 +204,7 @@ class SlidingWindow(ForgettingRule):
         self.window = validation.positive_integer("window", window)
 
     def check(self, model: OnlineModel) -> None:
-        """The model must be able to forget, and begin empty: the window fills by one observation a step."""
+        """The model must be able to forget, and hold no observations: the window drops one a step."""
         if not model.can_forget:
             raise ValueError(
                 "SlidingWindow needs a model that can forget; this one cannot "
@@ -224,8 +223,8 @@ class PeriodicRestart(ForgettingRule):
     """Forgets all observations after every ``interval`` of them, and resets the width's step count (R-GP-UCB, Zhou &
     Shroff 2021, Algorithm 1).
 
-    With H = ``interval``, it restarts before steps t with (t - 1) mod H = 0. The paper's condition, t mod H = 1, never
-    holds for H = 1.
+    With H = ``interval``, it restarts before steps t > 1 with (t - 1) mod H = 0. The paper's condition, t mod H = 1,
+    never holds for H = 1.
 
     Raises ValueError unless ``interval`` is an integer >= 1.
     """
@@ -241,17 +240,17 @@ class PeriodicRestart(ForgettingRule):
 class EventTriggeredRestart(ForgettingRule):
     """Forgets all observations when a reward is too far from its prediction (ET-GP-UCB, Brunzema et al. 2022).
 
-    Restart when |y_t - mu(x_t)| > sqrt(rho_t) sigma(x_t) + w_t with rho_t = 2 ln(2 pi_t / delta),
-    w_t^2 = 2 noise_scale^2 ln(2 pi_t / delta) and pi_t = pi^2 t^2 / 6, t counting from the last restart.
-    The observation that triggers the restart is the first of the new data. If the function is a draw of the GP and does
-    not change, the probability of any false alarm is at most 2 delta.
+    A replicate restarts when |y_t - mu(x_t)| > sqrt(rho_t) sigma(x_t) + w_t with rho_t = 2 ln(2 pi_t / delta),
+    w_t^2 = 2 noise_scale^2 ln(2 pi_t / delta) and pi_t = pi^2 t^2 / 6; t counts from the last restart. The observation
+    that triggers the restart is the first of the new data. If the function is a draw of the GP and does not change, the
+    probability of any false alarm is at most 2 delta.
 
     Args:
         delta: failure probability.
         noise_scale: standard deviation of the noise; by default the square root of the model's noise variance.
 
-    Every step checks on the host whether a replicate restarts, so a GPU synchronises once a step. A drifting ``ArmGP``
-    cannot predict at a time before its latest observation, so a late reward is a ValueError.
+    Every step checks on the host whether a replicate restarts, so a GPU synchronises once a step. An ``ArmGP`` that
+    drifts cannot predict at a time before its latest observation, so a late reward is a ValueError.
 
     Raises ValueError unless 0 < ``delta`` < 1 and ``noise_scale`` > 0.
     """
@@ -275,7 +274,7 @@ class EventTriggeredRestart(ForgettingRule):
 
 
 class LikelihoodWindow(SlidingWindow):
-    """Holds the last w observations, and chooses the w that predicts the latest rewards best.
+    """Keeps the last w observations, and chooses the w that predicts the latest rewards best.
 
     After every ``every`` observations each replicate scores the candidates w by the one-step-ahead (prequential)
     log-likelihood of its last h = ``memory`` rewards,
@@ -283,12 +282,12 @@ class LikelihoodWindow(SlidingWindow):
         score_t(w) = sum_{s = t-h+1}^{t} log N(y_s; mu_{s-1}^{(w)}(x_s), sigma_{s-1}^{(w)}(x_s)^2 + lambda),
 
     where the posterior of s - 1 uses the w observations before s. It takes the longest w whose score is within
-    ``margin`` nats of the best: only noise separates such windows, and the longest holds the most information. Source:
+    ``margin`` nats of the best: such differences are noise, and the longest window holds the most information. Source:
     Dawid 1984, whose prequential score chooses among models; here it chooses among windows of one model.
 
-    The window can shrink or grow in a single step: the rule keeps the last M observations, M the largest candidate, and
-    the model learns them again when the window grows. To keep all observations of a run of T steps, include the
-    candidate T. Observations before the last M are lost, so neither cost nor memory grows with the horizon.
+    The window can shrink or grow in a single step: the rule keeps the last M + h observations, with M the largest
+    candidate, and the model learns the window again when it grows. To keep all observations of a run of T steps,
+    include the candidate T. Cost and memory do not grow with the horizon.
 
     Args:
         candidates: lengths w, distinct integers >= 1.
@@ -297,11 +296,11 @@ class LikelihoodWindow(SlidingWindow):
         margin: nats, >= 0.
 
     Cost: O(M^3) per observation and replicate for the scores of all candidates (``WindowDensities``), in addition to
-    the model's steps; growing to w costs w steps of the model (under drift of an ``ArmGP``, of all observations).
-    Memory: O(M d) per replicate. Synchronises with the device once per step.
+    the model's steps; growing to w costs w steps of the model. Memory: O((M + h) d) per replicate. Synchronises with
+    the device once per step.
 
-    A refit of hyperparameters (``LearnedHyperparameters``) rescores the h rewards, in O(h M^3). A reset also clears the
-    record. One rule may serve several policies, each of which uses a copy.
+    After a refit of hyperparameters (``LearnedHyperparameters``) the h rewards are scored again, in O(h M^3). A reset
+    also clears the rule's observations. One rule may serve several policies, each of which uses a copy.
 
     Raises ValueError for other candidates, for ``every`` or ``memory`` that is not an integer >= 1, for a negative
     ``margin``, and for a model that is not an ``ArmGP`` or ``OnlineGP``, cannot forget, or holds observations.
@@ -328,7 +327,7 @@ class LikelihoodWindow(SlidingWindow):
         self.margin = validation.non_negative("margin", margin)
 
     def check(self, model: OnlineModel) -> None:
-        """As for ``SlidingWindow``; the model must also be one that ``WindowDensities`` can score."""
+        """As for ``SlidingWindow``; the model must also be an ``ArmGP`` or an ``OnlineGP``."""
         validation.instance("model", model, (ArmGP, OnlineGP), "an ArmGP or an OnlineGP")
         super().check(model)
 
@@ -376,7 +375,7 @@ class LikelihoodWindow(SlidingWindow):
         return self._densities.densities.sum(-2)
 
     def _grow(self, model: OnlineModel, due: Tensor) -> None:
-        """The model learns the whole window again, in the replicates whose window exceeds what it holds."""
+        """The model learns the whole window again, in the replicates whose window is longer than what it holds."""
         record = self._densities
         age = record.held.flip(-1).cumsum(-1).flip(-1)  # 1 for the newest observation held
         wanted = record.held & (age <= self.length.unsqueeze(-1))
@@ -390,9 +389,9 @@ class LikelihoodWindow(SlidingWindow):
 
     @torch.no_grad()
     def refitted(self, model: OnlineModel, where: Tensor) -> None:
-        """Score the record again in these replicates."""
+        """Compute the scores again in these replicates."""
         self._densities.rescore(model, where.reshape(model.batch_shape))
 
     def trace(self) -> dict[str, Tensor | float]:
-        """The window of each replicate."""
+        """``window``, the length of each replicate's window."""
         return {"window": self.length.reshape(-1)}

@@ -1,4 +1,4 @@
-"""Index policies: they score choices, also arms under a context, with an acquisition function over an online model."""
+"""Index policies: they play the choice with the largest value of an acquisition function over an online model."""
 
 from __future__ import annotations
 
@@ -30,46 +30,44 @@ from bandits_torch.theory.widths import Width
 
 
 class IndexPolicy(Policy):
-    """argmax of acquisition(model) over what can be chosen: GP-UCB, GP-TS, EI, their windows and restarts.
+    """Plays argmax of acquisition(model) over what is available: GP-UCB, GP-TS, EI, their windows and restarts.
 
     Args:
         model: an ``OnlineModel`` of batch shape () or (S,): S replicates advance together.
-        acquisition: called once a step as ``acquisition(model)``, with ``width=`` if the policy has one; an
-            acquisition class or any function that returns a BoTorch acquisition function for q = 1. One that has a
-            method ``at_step`` (``AtStep``, such as ``ThompsonSampling``) gets the step's ``StepContext`` instead.
-        choices: None for a model that has arms of its own (``ArmGP``, ``SketchedGP``); for any other ``(N, d)``
-            candidates, or the ``Domain`` whose points are played (``OnlineGP``; the acquisition must then be
-            differentiable). A model with one input more than d gets the time in the last column.
+        acquisition: called at a step as ``acquisition(model)``, with ``width=`` if the policy has one; an acquisition
+            class or any function that returns a BoTorch acquisition function for q = 1. If it has a method ``at_step``
+            (``AtStep``, such as ``ThompsonSampling``), that gets the step's ``StepContext`` instead.
+        choices: None for a model over arms (``ArmGP``, ``SketchedGP``); for any other model the features (N, d) of
+            arms, or the ``Domain`` whose points are played (``OnlineGP``; the acquisition must then be differentiable).
+            A model over d + 1 inputs gets the time as its last.
         width: a ``Width``, evaluated at the step since the last restart.
         forgetting: the forgetting rule; default: keep all observations.
         search: how the acquisition is maximised over a domain.
         seed: of the policy's random numbers (Thompson sampling, search over a domain).
         first_replicate: number of the first replicate, so that replicate k can be run alone.
 
-    Ties between arms go to the smallest arm number. An arm whose index is NaN is chosen only if no available arm's
-    index is a finite number; an arm that is not available never is. On a domain ``choose`` takes a ``Domain`` in place
-    of a mask of arms: other bounds, constraints, or a context, for this step.
+    Ties between arms go to the smallest arm number. An arm whose index is NaN counts as one of index -inf; an arm that
+    is not available is never chosen. On a domain ``choose`` takes a ``Domain`` in place of a mask of arms: other
+    bounds, constraints, or a context, for this step.
 
-    Late rewards: under drift an ``ArmGP`` learns a past reward exactly, at the cost of learning all observations held
-    again, and a window then counts by time. For an ``OnlineGP`` it costs nothing extra. Otherwise windows and restarts
-    count by arrival.
+    Late rewards: an ``ArmGP`` that drifts learns them exactly, at the cost of learning all its observations again; its
+    windows then count by time. An ``OnlineGP`` learns them at no extra cost. Otherwise windows and restarts use the
+    order of arrival.
 
-    Rewards with a noise variance of their own (``Observation.noise_variance``) are learned exactly by an ``ArmGP``
-    whose form is not ``"factor"``, with no forgetting rule; other policies refuse them. Widths, and the information
-    gain that some of them read, then use it.
+    Rewards with a noise variance (``Observation.noise_variance``) are learned exactly by an ``ArmGP`` whose form is not
+    ``"factor"``, without a forgetting rule; other policies refuse them. Widths and the information gain then use it.
 
     Attributes:
         clock: observations since the last restart: a number, or (S,) integers once replicates differ.
-        restarts: how often each replicate has restarted since the policy was reset, (S,) integers.
+        restarts: number of restarts of each replicate since the policy was reset, (S,) integers.
         streams: the policy's random numbers.
-        used_width: the width of the latest choice; None before the first, and without a width.
+        used_width: the width of the latest choice, the policy's or the acquisition's; None if there is none.
 
     Raises ValueError for a model with batch dimensions other than replicates, for ``choices`` that do not fit the
-    model, for an acquisition class that needs a width and has none, and for a model that cannot forget what the rule
-    forgets.
+    model, for an acquisition class that needs a missing width, and for a model that the forgetting rule does not fit.
     """
 
-    needed: tuple[str, ...] = ()  # what ``learn`` needs of ``Choice.why``: nothing
+    needed: tuple[str, ...] = ()  # names in ``Choice.why`` that ``learn`` reads
     clock: int | Tensor
     restarts: Tensor
     used_width: Tensor | None = None
@@ -96,10 +94,10 @@ class IndexPolicy(Policy):
             validation.instance("forgetting", forgetting, ForgettingRule, "a ForgettingRule")
         own = self._choices_over(model, choices, search=search, seed=seed, first_replicate=first_replicate)
         if width is None and isinstance(acquisition, type) and not hasattr(acquisition, "at_step"):
-            try:  # whether the model alone builds it
+            try:
                 with torch.random.fork_rng(
                     devices=[]
-                ):  # a class that draws must not move the caller's numbers
+                ):  # a class that draws must not advance the global generator
                     acquisition(model)
             except TypeError as error:
                 expected = "a Width if acquisition needs more than the model"
@@ -129,7 +127,7 @@ class IndexPolicy(Policy):
     # -- one step --------------------------------------------------------------------------------------
 
     def choose(self, time: float, available: Tensor | Domain | None = None) -> Choice:
-        """The best available choice, (S,) arms or (S, d) points; its index is ``why["index"]``, (S,)."""
+        """The best available choice, (S,) arms or (S, d) points. ``why["index"]`` is its index, (S,)."""
         if available is not None:
             self.choices.check_available(available)
         mask = available if isinstance(available, Tensor) else None
@@ -143,13 +141,13 @@ class IndexPolicy(Policy):
         at_step = getattr(self.acquisition, "at_step", None)
         if at_step is not None:
             made = at_step(self.model, self.choices.step(time, self.used_width, self.streams))
-            if self.width is None:  # it may have one of its own
+            if self.width is None:
                 self.used_width = getattr(made, "width", None)
             return made
         if available is not None and isinstance(self.acquisition, Improvement):
             return self.acquisition(self.model, largest_mean(cast(ArmModel, self.model), available))
         if self.acquisition is UpperConfidenceBound:
-            # Kept from step to step: building it would take a tenth of a step with 1 000 arms.
+            # Built once: building it at every step would take a tenth of a step with 1 000 arms.
             bound = self._bound
             if bound is None or bound.model is not self.model:
                 bound = self._bound = UpperConfidenceBound(self.model, 0.0)
@@ -160,18 +158,18 @@ class IndexPolicy(Policy):
     _expects = ("choices",)
 
     def expect(self, pending: Pending, time: float) -> None:
-        """The model conditions on pending pulls; the width counts only what has been learned. Acquisitions that draw
+        """The model conditions on pending pulls; the width counts only learned observations. Acquisitions that draw
         (``is_draw``: Thompson sampling) ignore pending pulls, and use another draw for each choice."""
         self.choices.expect(pending.arm, pending.time)
 
     def learn(self, observation: Observation) -> None:
-        """Restart where the observation refutes the model, observe, then forget what the rule says."""
+        """Restart the replicates whose reward refutes the model, observe, then forget as the rule says."""
         with torch.no_grad():
             self.choices.check(observation)
             self.learn_checked(observation)
 
     def check(self, observation: Observation) -> None:
-        """Raise ValueError unless it can learn this."""
+        """Raise ValueError unless this policy can learn the observation."""
         self.choices.check(observation)
 
     def learn_checked(self, observation: Observation) -> None:
@@ -228,9 +226,9 @@ class IndexPolicy(Policy):
 
     @property
     def knows_past(self) -> bool:  # type: ignore[override]
-        """Whether the model predicts the past, and every observation is still held with its full weight."""
-        held = (self.model.num_observations == self.clock) & (self.restarts == 0)
-        return self.model.tells_past and bool(held.all())
+        """Whether the model predicts the past and still holds every observation."""
+        all_held = (self.model.num_observations == self.clock) & (self.restarts == 0)
+        return self.model.tells_past and bool(all_held.all())
 
     def changes_found(self) -> Tensor | None:
         """Number of restarts by a forgetting rule that tests for changes."""
@@ -243,10 +241,10 @@ class IndexPolicy(Policy):
             trace["width"] = self.used_width
         return trace | self.model.trace()
 
-    # -- what changes beside observations --------------------------------------------------------------
+    # -- other changes ---------------------------------------------------------------------------------
 
     def refitted(self, where: Tensor) -> None:
-        """The model's hyperparameters have been learned anew in the replicates with ``where`` (S,) True."""
+        """Called after the model's hyperparameters have changed in the replicates with ``where`` (S,) True."""
         self.forgetting.refitted(self.model, where)
 
     def restart(self, where: Tensor | bool) -> None:
@@ -265,7 +263,8 @@ class IndexPolicy(Policy):
             arms, prior_mean: see ``ArmGP.with_arms``, which has the same cost.
             width: replaces the policy's width; needed if that depends on the number of arms.
 
-        A saved state is loaded into a policy that has all the arms. Raises ValueError, with nothing changed.
+        A state saved later can be loaded into a policy built with all arms. Raises ValueError, with nothing changed, if
+        the width is missing, and as ``ArmGP.with_arms``.
         """
         counts = width is None and hasattr(self.width, "num_arms")
         validation.require(
@@ -288,8 +287,8 @@ class IndexPolicy(Policy):
 
 
 class Improvement:
-    """BoTorch's analytic ``acquisition`` over best_f and a ``margin``. Without best_f: over the largest posterior
-    mean, of an ``IndexPolicy`` among the arms that are available."""
+    """Makes BoTorch's analytic ``acquisition`` with incumbent best_f + ``margin``. best_f is by default the largest
+    posterior mean, in an ``IndexPolicy`` that of the available arms."""
 
     def __init__(self, acquisition: Callable[..., AcquisitionFunction], margin: float) -> None:
         self.acquisition, self.margin = acquisition, margin
@@ -319,14 +318,14 @@ class _Moments(torch.nn.Module):
 
 
 class RewardImprovementPolicy(IndexPolicy):
-    """Plays argmax of ``acquisition(model, best_f=)``, best_f the largest reward so far of an available arm.
+    """Plays argmax of ``acquisition(model, best_f=)`` with best_f the largest reward so far of an available arm.
 
-    The largest of noisy rewards lies above the largest value of the function, and rises as long as the policy plays, so
-    it explores on where a policy with the largest posterior mean as incumbent would settle. Before the first reward of
-    an available arm, best_f is their largest posterior mean. Over a domain every reward counts.
+    The largest of many noisy rewards tends to exceed the largest value of the function and never falls. So the policy
+    still explores when one whose incumbent is the largest posterior mean would settle. If no available arm has a
+    reward, best_f is their largest posterior mean. Over a domain best_f is the largest of all rewards.
 
     Args:
-        model, acquisition, options: as for ``IndexPolicy``; best_f has shape (S, 1), BoTorch's of one output.
+        model, acquisition, options: as for ``IndexPolicy``; best_f has shape (S, 1).
 
     Source: f(x+) of Kushner 1964 and Mockus 1975, which have no noise, with rewards in place of values.
     """
@@ -334,7 +333,7 @@ class RewardImprovementPolicy(IndexPolicy):
     largest: Tensor  # reward of each arm, (S, N), -inf before its first; over a domain of all points, (S, 1)
 
     def learn_checked(self, observation: Observation) -> None:
-        """Learn, and keep the largest rewards: this one too, unless a restart has forgotten it again."""
+        """Learn, and keep the largest rewards, without a reward that a restart has forgotten again."""
         super().learn_checked(observation)
         arm = torch.zeros_like(self.restarts) if self.dim else observation.arm
         learned = torch.as_tensor(self.clock, device=arm.device) > 0
@@ -355,22 +354,22 @@ class RewardImprovementPolicy(IndexPolicy):
 
 
 def with_reward(largest: Tensor, arm: Tensor, reward: Tensor) -> Tensor:
-    """The largest reward of each arm, (S, N), with one more reward (S,) of ``arm`` (S,)."""
+    """The ``largest`` reward of each arm, (S, N), after one more ``reward`` (S,) of ``arm`` (S,)."""
     at, reward = arm.unsqueeze(-1), reward.unsqueeze(-1)
     return largest.scatter(-1, at, torch.maximum(largest.gather(-1, at), reward))
 
 
 def incumbent(largest: Tensor, mean: Tensor, available: Tensor | None) -> Tensor:
-    """The largest reward of an available arm, (S, 1), from the ``largest`` of each, (S, N); if there is none, ``mean``
-    (S, 1)."""
+    """The largest reward of an available arm, (S, 1), from the ``largest`` of each arm, (S, N); ``mean`` (S, 1) if no
+    available arm has a reward."""
     open_to = largest if available is None else largest.masked_fill(~available, -torch.inf)
     best = open_to.amax(-1, keepdim=True)
     return torch.where(best.isinf(), mean, best)
 
 
 def largest_mean(model: ArmModel | OnlineGP, available: Tensor | None = None) -> Tensor:
-    """Largest posterior mean of any arm among those ``available``, or of any observed point, ``batch_shape x 1`` as in
-    BoTorch; the prior mean without observations."""
+    """Largest posterior mean of the ``available`` arms, or of all observed points, ``batch_shape x 1`` as in BoTorch;
+    the prior mean without observations."""
     if isinstance(model, ArmModel):
         mean = model.marginals()[0]
         mean = mean if available is None else mean.masked_fill(~available, -torch.inf)
@@ -389,28 +388,29 @@ def largest_mean(model: ArmModel | OnlineGP, available: Tensor | None = None) ->
 class ContextualPolicy(IndexPolicy):
     """Plays argmax over the arms of acquisition(model) at [features, context] of a step: CGP-UCB and similar policies.
 
-    A context that all arms share, features that change from step to step, and a mask come with ``choose``::
+    ``choose`` takes a context that all arms share, features for this step, and a mask::
 
         choice = policy.choose(time, ArmContext(torch.tensor([temperature, load])))
 
-    One exact model over arm x context learns them all (Krause & Ong 2011, Algorithm 1). ``choice.why`` carries the
-    inputs of the arm chosen, ``inputs`` (S, d + c), so a late reward is learned with the context of its own question.
-    With finitely many known ``contexts`` a model over all pairs of arm and context replaces it, and a step costs the
-    same however many observations there are.
+    One exact model over arm x context learns all rewards (Krause & Ong 2011, Algorithm 1). ``choice.why`` holds the
+    inputs of the chosen arm, ``inputs`` (S, d + c), so a late reward is learned with the context of its choice. If all
+    possible ``contexts`` are listed, the model is over the pairs of arm and context, and the cost of a step does not
+    depend on the number of observations.
 
     Args:
-        model: an ``OnlineModel`` over d + c inputs [features, context], or d + c + 1 with the time the last
-            (``OnlineGP``), of batch shape () or (S,). With ``contexts`` an ``ArmModel`` (``ArmGP``) over the N M pairs
-            [features, context], those of the first arm first.
+        model: an ``OnlineModel`` over d + c inputs [features, context], or d + c + 1 with time last (``OnlineGP``), of
+            batch shape () or (S,). With ``contexts`` an ``ArmModel`` (``ArmGP``) over the N M pairs [features,
+            context], those of the first arm first.
         acquisition, width, seed, first_replicate: see ``IndexPolicy``.
         choices: features of the arms, (N, d).
-        context_dim: c, numbers of the context; 0 if only features change, or nothing.
-        contexts: (M, c), all possible contexts, with features that do not change; None: any context.
-        forgetting: bounds the cost of a step, which is O(n (n + N)) with n observations held; default: keep all.
+        context_dim: c, the number of context variables; 0: no context.
+        contexts: (M, c), all possible contexts; features then cannot change. None: any context.
+        forgetting: bounds n, the number of observations held; a step without ``contexts`` costs O(n (n + N)). Default:
+            keep all.
 
     Raises ValueError for a model over another number of inputs, or other pairs, and as ``IndexPolicy``. ``choose``
-    raises ValueError, with nothing changed, for a context that is missing, not taken, of another shape, or none of
-    ``contexts``.
+    raises ValueError, with nothing changed, for a context that is missing, of another shape, or not in ``contexts``,
+    and for a context if c = 0.
     """
 
     choices: ContextualArms | ListedContexts
@@ -451,19 +451,17 @@ class ContextualPolicy(IndexPolicy):
         return listed
 
     def add_arms(self, arms: Tensor, **options: Any) -> None:
-        """Raises ValueError: not possible under contexts. Features may change from step to step instead."""
+        """Raises ValueError: arms cannot be added under contexts."""
         validation.require(False, "arms", arms, "those that the policy was built with, under contexts")
 
     @torch.no_grad()
     def choose(self, time: float, available: Tensor | ArmContext | None = None) -> Choice:  # type: ignore[override]
-        """The best available arm (S,) under the step's context; its index is ``why["index"]``, its inputs
-        ``why["inputs"]``, (S, d + c)."""
+        """The best available arm (S,) under the step's context. ``why["index"]`` is its index, (S,), and
+        ``why["inputs"]`` its inputs, (S, d + c)."""
         rows, mask = self.choices.read(available)
         with self.choices.at_step(rows):
             choice = super().choose(time, mask)
             return Choice(choice.arm, {**choice.why, INPUTS: self.choices.features(choice.arm)})
-
-    # Learned, predicted and expected with the inputs of the choice.
 
     def learn_checked(self, observation: Observation) -> None:
         with self.choices.as_chosen(observation.why[INPUTS]):
@@ -479,6 +477,6 @@ class ContextualPolicy(IndexPolicy):
 
     @torch.no_grad()
     def marginals(self, time: float, points: Tensor | ArmContext | None = None) -> tuple[Tensor, Tensor]:
-        """Posterior mean and variance of every arm at ``time`` under a context, an ``ArmContext``, (S, N) each."""
+        """Posterior mean and variance of every arm at ``time`` under ``points``, an ``ArmContext``, (S, N) each."""
         with self.choices.at_step(self.choices.read(points)[0]):
             return self.choices.marginals(time)

@@ -1,6 +1,6 @@
-"""Policies that play only arms, or points, whose measurements stay within limits, with high probability.
+"""Policies that play only arms, or points, whose measurements stay within limits with high probability.
 
-A bound is a posterior mean plus or minus ``width`` posterior standard deviations, and there is no Lipschitz constant:
+Bounds are posterior means plus or minus ``width`` posterior standard deviations, without a Lipschitz constant:
 Berkenkamp, Krause & Schoellig 2016/2021 (GP-SafeOpt), after Sui et al. 2015.
 """
 
@@ -50,7 +50,7 @@ class Bounded:
 
     @property
     def margin(self) -> Tensor:
-        """Posterior deviations from the nearest limit, negative outside, (S, N)."""
+        """Distance of the mean from the nearest limit in posterior deviations, negative outside, (S, N)."""
         low, high = self.limits
         room = torch.minimum(self.mean - low, high - self.mean)
         return room / self.deviation.clamp_min(torch.finfo(room.dtype).tiny)
@@ -71,9 +71,9 @@ class NoSafeArmError(RuntimeError):
 
 
 class LimitedPolicy(Policy):
-    """A reward and measured outcomes, each with a model. Every outcome has limits; the reward may have some.
+    """Base class: a model of the reward, and one of each outcome. Every outcome has limits; the reward may have some.
 
-    ``_set_up`` takes them, and ``learn`` passes every model its own measurements. A subclass defines ``choose``.
+    A subclass calls ``_set_up`` and defines ``choose``. ``learn`` passes each model its measurements.
     """
 
     choices: ModelChoices
@@ -93,7 +93,7 @@ class LimitedPolicy(Policy):
         over: Callable[[Any], ModelChoices],
         forgetting: Mapping[str, ForgettingRule] | None = None,
     ) -> None:
-        """``kind``: of the models; ``over``: the choices that one is of; ``forgetting``: their rules by name."""
+        """``kind``: class of the models; ``over``: makes the choices over one; ``forgetting``: their rules by name."""
         validation.instance("outcomes", outcomes, Mapping, "models by name")
         for name, one in {"reward": model, **outcomes}.items():
             validation.instance(f"model of {name!r}", one, kind, f"an {kind.__name__}")
@@ -136,7 +136,7 @@ class LimitedPolicy(Policy):
         return "it holds limits of the reward, in units of reward" if "reward" in self.limits else ""
 
     def _set_fallback(self, trust: str, when_empty: str, name: str, initial: Tensor | None) -> None:
-        """Set how long the initial safe set (the argument ``name``) counts, and what is played if nothing is safe."""
+        """Set when the initial safe set (argument ``name``) counts, and what is played if nothing is safe."""
         validation.one_of("trust", trust, "start", "always")
         validation.one_of("when_empty", when_empty, "likeliest", name, "raise")
         missing = when_empty == name and initial is None
@@ -147,7 +147,7 @@ class LimitedPolicy(Policy):
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
-        """Every model learns its measurement. Raises ValueError, with nothing changed, unless there is one for each."""
+        """Each model learns its measurement. Raises ValueError, with nothing changed, if one is missing."""
         measured = observation.outcomes
         self.choices.check(replace(observation, outcomes=None))
         shape = (self.replicates, len(self.outcome_names))
@@ -169,7 +169,7 @@ class LimitedPolicy(Policy):
         self._clock = clock
 
     def trace(self) -> dict[str, Tensor | float]:
-        """Size of the safe set, whether the fallback was played, and the width of safety, of the last choice."""
+        """Of the last choice: ``safe``, the size of S_t (a share over a domain), ``fallback``, ``safety_width``."""
         return dict(self._traced)
 
     # -- state -----------------------------------------------------------------------------------------
@@ -186,7 +186,7 @@ class LimitedPolicy(Policy):
         return self.outcomes.get(name, self.model)
 
     def _safety_of(self, name: str) -> Tensor:
-        """The width of safety, (S, 1). Each choice is a step of its own: the reward of the one before may be open."""
+        """The safety width, (S, 1). Every choice counts as a step, also while earlier rewards are pending."""
         step = self._clock + self._pending + 1
         return self._column(self._safety[name].at(step, self._model(name)))
 
@@ -208,7 +208,7 @@ class LimitedPolicy(Policy):
             where = lost.nonzero().flatten().tolist()[:8]
             raise NoSafeArmError(f"no {what} is certainly within the limits, in replicates {where}")
 
-    def _tell(self, safe: Tensor, lost: Tensor) -> None:
+    def _record(self, safe: Tensor, lost: Tensor) -> None:
         width = self._safety_of(next(iter(self.limits))).squeeze(-1)
         self._traced = {
             "safe": safe.double(),
@@ -224,27 +224,28 @@ class SafePolicy(LimitedPolicy):
 
         S_t = {x: low_i <= mu_i(x, t) - w_t sigma_i(x, t) and mu_i(x, t) + w_t sigma_i(x, t) <= high_i for all i},
 
-    so under drift arms leave it as their last measurement ages (TVSafeOpt, Li et al. 2024). There is no Lipschitz
-    constant over arms or time (GP-SafeOpt). Among the safe arms the policy plays, according to ``explore``:
+    so under drift an arm leaves it when its last measurement is too old (TVSafeOpt, Li et al. 2024). There is no
+    Lipschitz constant over arms or time (GP-SafeOpt). Which safe arm is played, ``explore`` says:
 
-    * ``"ucb"``: the largest upper bound of the reward: goal-oriented, the better choice for regret;
-    * ``"safeopt"``: among maximisers (which may be the best) and expanders (which may enlarge the safe set), the arm
-      with the widest bounds relative to its prior. No theorem bounds the regret of either under drift.
+    * ``"ucb"``: the one with the largest upper bound of the reward, the better choice for regret;
+    * ``"safeopt"``: among maximisers (which may be the best) and expanders (which may enlarge the safe set), the one
+      with the widest bounds relative to the prior. No theorem bounds the regret of either under drift.
 
     Args:
         model: of the reward, an ``ArmModel`` of batch shape () or (S,).
         outcomes: models of the other measurements, by name, of the same arms and batch shape.
         limits: (low, high) of each outcome, by name, and of ``"reward"`` if it has limits.
-        width: of the reward's bounds in choosing.
+        width: of the reward's bounds that score arms.
         safety_width: w_t; ``PosteriorSafetyWidth`` states the theorem.
-        safe_arms: (N,) or (S, N) booleans, an initial safe set S_0. It is part of S_t before the first reward
-            (``trust="start"``), or always (``trust="always"``: it is known to be safe).
-        when_empty: what is played when S_t is empty: ``"likeliest"``, the arm with the most posterior deviations to its
-            nearest limit; ``"safe_arms"``, the best of those by upper bound, whatever the models say about them; or
-            ``"raise"``, ``NoSafeArmError``. No guarantee holds at such a step; ``trace`` counts it as ``fallback``.
+        safe_arms: (N,) or (S, N) booleans, an initial safe set S_0.
+        trust: when S_0 is part of S_t: ``"start"``, before the first reward; ``"always"``, because it is known to be
+            safe.
+        when_empty: what is played if no available arm is in S_t: ``"likeliest"``, the arm with the most posterior
+            deviations to its nearest limit; ``"safe_arms"``, the best of S_0 by upper bound, whatever the models say;
+            or ``"raise"``, ``NoSafeArmError``. No guarantee holds at such a step; ``trace`` shows it as ``fallback``.
 
     Late rewards are learned exactly under drift, at the cost of learning all again (``ArmGP``). Cost: that of the
-    models, O(m N), and O(m N^2) with ``"safeopt"``.
+    models, and O(m N) for m functions with limits, O(m N^2) with ``"safeopt"``.
 
     Source: Sui et al. 2015; Berkenkamp, Krause & Schoellig 2016 and 2021; Li et al. 2024 (arXiv 2409.18000).
 
@@ -282,9 +283,9 @@ class SafePolicy(LimitedPolicy):
             some = bool(safe_arms.any(-1).all())
             validation.require(some, "safe_arms", safe_arms, "a mask with an arm in every replicate")
         self.safe_arms = safe_arms.to(model.noise_variance.device).expand(shape).clone()
-        models = {"reward": model, **outcomes}  # with nothing observed yet
+        models = {"reward": model, **outcomes}
         self._scale = {name: one.marginals()[1].amax(-1, keepdim=True).sqrt() for name, one in models.items()}
-        self._learned: dict[str, Bounded] | None = None
+        self._before_pending: dict[str, Bounded] | None = None
 
     # -- one step --------------------------------------------------------------------------------------
 
@@ -294,8 +295,8 @@ class SafePolicy(LimitedPolicy):
         NoSafeArmError if there is none and ``when_empty`` is ``"raise"``."""
         if available is not None:
             self.choices.check_available(available)
-        functions = self._functions(time)  # with what is pending, if anything is
-        learned = self._learned or functions
+        functions = self._functions(time)  # conditioned on pending pulls
+        learned = self._before_pending or functions
         learned = {name: replace(one, width=functions[name].width) for name, one in learned.items()}
         certain = safe_set(list(learned.values()))
         initial = self.safe_arms if self.trust == "always" else self.safe_arms & self._first()
@@ -314,12 +315,12 @@ class SafePolicy(LimitedPolicy):
             noise = [self._column(model.noise_variance) for model in models]
             expanding = expanders(safe, list(functions.values()), joint, noise)
             played = played & (maximisers(played, mean, half) | expanding)
-            # The widest of an arm's bounds, in prior standard deviations.
+            # The widest bound of each arm, in prior standard deviations.
             deviations = [variance.sqrt() / self._scale["reward"]]
             deviations += [one.deviation / self._scale[name] for name, one in functions.items()]
             score = torch.stack(deviations).amax(0)
         index, arm = best_available(score.mT, played)
-        self._tell(certain.sum(-1), lost)
+        self._record(certain.sum(-1), lost)
         return Choice(arm, {"index": index, "certain": ~lost})
 
     def safe_set(self, time: float) -> Tensor:
@@ -346,12 +347,13 @@ class SafePolicy(LimitedPolicy):
             margin = torch.where(initial.any(-1, keepdim=True), initial.to(margin), margin)
         return margin == margin.amax(-1, keepdim=True)
 
-    _expects = ("choices", "_others", "_learned", "_pending")
+    _expects = ("choices", "_others", "_before_pending", "_pending")
 
     def expect(self, pending: Pending, time: float) -> None:
-        """Pending pulls lower the variances that score arms, not the safe set: what is only expected is no safer."""
-        if self._learned is None:
-            self._learned = self._functions(time)
+        """Pending pulls lower the variances that score arms. They do not change the safe set, because nothing has been
+        measured yet."""
+        if self._before_pending is None:
+            self._before_pending = self._functions(time)
         self._pending += 1
         for one in (self.choices, *self._others.values()):
             one.expect(pending.arm, pending.time)
@@ -362,8 +364,8 @@ def expanders(
 ) -> Tensor:
     """Safe arms whose most favourable outcome would make an arm safe that is not, (S, N) booleans.
 
-    For arm x the outcome favourable to a lower limit is u(x), to an upper limit l(x). After it, each function's bounds
-    at x' are those of the posterior with that observation (Berkenkamp et al., equation of G_n). O(S N^2) a limit.
+    For a lower limit the most favourable outcome of arm x is u(x), for an upper limit l(x). The bounds at x' are those
+    of the posterior after that observation (Berkenkamp et al., equation of G_n). Cost: O(S N^2) a limit.
 
     Args:
         safe: (S, N).
@@ -389,19 +391,19 @@ def maximisers(safe: Tensor, mean: Tensor, half: Tensor) -> Tensor:
     return safe & (mean + half >= best)
 
 
-_KEPT = 32  # of the latest points played, each of which may be played again
-_RADII = (0.3, 0.1, 0.03, 0.01, 0.003)  # of the box's sides: how far from the best so far the next are drawn
+_KEPT = 32  # latest points played that a search tries again
+# Standard deviations of the steps around the best point, as shares of the box's sides.
+_RADII = (0.3, 0.1, 0.03, 0.01, 0.003)
 _PER_RADIUS = 48
 
 
 class SafePointPolicy(LimitedPolicy):
     """Plays points whose reward and outcomes lie within their limits by the confidence bounds of their models.
 
-    ``SafePolicy`` over a ``Domain``: it plays the point of S_t with the largest upper bound of the reward that a search
-    finds. The search tries Sobol points of the domain, the latest points played, ``safe_points``, and ever shorter
-    normal steps around the best of them. A point counts only if it is within all limits, so the search needs no
-    gradient and never leaves the safe set. ``PosteriorSafetyWidth`` holds for the point played, however it was found,
-    because it is a function of the data.
+    ``SafePolicy`` over a ``Domain``: of the points of S_t that a search finds, it plays the one with the largest upper
+    bound of the reward. The search tries Sobol points of the domain, ``safe_points``, the latest 32 points played, and
+    ever shorter normal steps around the best point so far. It uses no gradient, and accepts only points within all
+    limits. ``PosteriorSafetyWidth`` holds for the point played, because that is a function of the data.
 
     Args:
         model: of the reward, an ``OnlineGP`` of batch shape () or (S,) over d inputs, or d + 1 with time the last.
@@ -414,11 +416,11 @@ class SafePointPolicy(LimitedPolicy):
         raw_samples: Sobol points tried at each step.
         seed: of the points tried; replicates share it.
 
-    Cost: that of the models' predictions at ``raw_samples`` + 270 points, O(n^2) each. ``trace``: safe, the share of
-    Sobol points within the limits, fallback, safety_width.
+    Cost: predictions of all models at about ``raw_samples`` + k + 280 points, O(n^2) each. In ``trace`` ``safe`` is
+    the share of Sobol points within the limits.
 
     Source: as for ``SafePolicy``; the search is ours. Raises ValueError as ``SafePolicy`` does, for a domain of another
-    dimension, and for ``safe_points`` outside of the domain.
+    dimension, and for ``safe_points`` outside the domain.
     """
 
     model: OnlineGP
@@ -460,7 +462,7 @@ class SafePointPolicy(LimitedPolicy):
         self.safe_points = safe_points.to(domain.bounds).expand(S, -1, -1).clone()
         inside = bool(domain.contains(self.safe_points).all())
         validation.require(inside, "safe_points", safe_points, "within the domain")
-        self._settled: ModelPoints | None = None
+        self._before_pending: ModelPoints | None = None
 
     # -- one step --------------------------------------------------------------------------------------
 
@@ -479,7 +481,7 @@ class SafePointPolicy(LimitedPolicy):
             index, _, _ = self._scored(initial, time)
             index = index.masked_fill(~domain.contains(initial).mT, torch.finfo(index.dtype).min)
             best = torch.where(lost.unsqueeze(-1), _taken(initial, index.argmax(-1)), best)
-        self._tell(share, lost)
+        self._record(share, lost)
         index, _, _ = self._scored(best.unsqueeze(0), time)
         return Choice(best, {"index": index.squeeze(-1), "certain": ~lost})
 
@@ -490,31 +492,32 @@ class SafePointPolicy(LimitedPolicy):
         raw = domain.samples(self.raw_samples, seed, S)
         initial = domain.fix(self.safe_points.movedim(1, 0))
         X = torch.cat([raw, initial, domain.fix(self._played.movedim(1, 0))])
-        vouched = torch.zeros(S, len(X), dtype=torch.bool, device=X.device)
-        vouched[:, len(raw) : len(raw) + len(initial)] = self._first() | (self.trust == "always")
+        trusted = torch.zeros(S, len(X), dtype=torch.bool, device=X.device)
+        trusted[:, len(raw) : len(raw) + len(initial)] = self._first() | (self.trust == "always")
         inside = domain.contains(X).mT
         generator = torch.Generator().manual_seed(seed)
-        share, best, kept = None, X[0], vouched[:, 0]
+        share, best, kept = None, X[0], trusted[:, 0]
         for radius in (*_RADII, 0.0):
             index, certain, margin = self._scored(X, time)
             share = certain[:, : len(raw)].double().mean(-1) if share is None else share
-            safe = (certain | vouched) & inside
+            safe = (certain | trusted) & inside
             some, lowest = safe.any(-1, keepdim=True), torch.finfo(index.dtype).min
             value = torch.where(some, torch.where(safe, index, lowest), torch.where(inside, margin, lowest))
             place = value.argmax(-1)
-            best, kept = _taken(X, place), vouched.gather(-1, place.unsqueeze(-1))
+            best, kept = _taken(X, place), trusted.gather(-1, place.unsqueeze(-1))
             if radius == 0.0:
                 break
             step = torch.randn(_PER_RADIUS, 1, domain.dim, generator=generator, dtype=torch.float64).to(X)
             around = domain.fix((best + radius * (high - low) * step).clamp(low, high))
             X = torch.cat([best.unsqueeze(0), around])
             inside = domain.contains(X).mT
-            vouched = torch.cat([kept, torch.zeros_like(inside[:, 1:])], -1)
+            trusted = torch.cat([kept, torch.zeros_like(inside[:, 1:])], -1)
         assert share is not None
         return best, some.squeeze(-1), share
 
     def _scored(self, X: Tensor, time: float) -> tuple[Tensor, Tensor, Tensor]:
-        """Of points (n, S, d), (S, n): upper bounds of the reward, whether within all limits, and least margins."""
+        """Upper bounds of the reward at points (n, S, d), whether they are within all limits, and the smallest margins,
+        (S, n) each."""
         mean, variance = self.choices.moments(X, time)
         index = mean + self._column(self.width.at(self._clock + 1, self.model)) * variance.sqrt()
         functions = []
@@ -522,35 +525,35 @@ class SafePointPolicy(LimitedPolicy):
             moments = mean, variance
             if name != "reward":
                 moments = self._others[name].moments(X, time)
-            elif self._settled is not None:
-                moments = self._settled.moments(X, time)
+            elif self._before_pending is not None:
+                moments = self._before_pending.moments(X, time)
             functions.append(self._bounded(name, *moments))
         return index, safe_set(functions), least_margin(functions)
 
     @torch.no_grad()
     def within_limits(self, time: float, points: Tensor) -> Tensor:
-        """Which points (n, d) are within all limits by the bounds at ``time``, without the initial safe set: (S, n)."""
+        """Whether points (n, d) are within all limits at ``time``, by the bounds alone, (S, n)."""
         return self._scored(points.unsqueeze(1).expand(-1, self.replicates, -1), time)[1]
 
-    _expects = ("choices", "_settled", "_pending")
+    _expects = ("choices", "_before_pending", "_pending")
 
     def expect(self, pending: Pending, time: float) -> None:
         """Pending pulls lower the variance of the reward that scores points; see ``SafePolicy``."""
-        if "reward" in self.limits and self._settled is None:
-            self._settled = ModelPoints(copy.deepcopy(self.model), self.choices.domain)
+        if "reward" in self.limits and self._before_pending is None:
+            self._before_pending = ModelPoints(copy.deepcopy(self.model), self.choices.domain)
         self._pending += 1
         self.choices.expect(pending.arm, pending.time)
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
-        """See ``LimitedPolicy``; searches try the point from now on."""
+        """See ``LimitedPolicy``; later searches try the point again."""
         super().learn(observation)
         latest = observation.arm.to(self._played).unsqueeze(1)
         self._played = torch.cat([self._played, latest], 1)[:, -_KEPT:]
 
     # -- state -----------------------------------------------------------------------------------------
 
-    _played: Tensor  # the latest points, (S, k, d): tried at every step
+    _played: Tensor  # the latest points, (S, k, d), k <= 32
 
     def _fresh(self) -> dict[str, Any]:
         none = self.choices.domain.bounds.new_zeros(self.replicates, 0, self.dim)
