@@ -1,4 +1,4 @@
-"""Policies that plan a batch of arms before its rewards are known: batch BKB, and phased elimination."""
+"""Policies that plan a batch of arms before its rewards are known: batch BKB, and phased elimination (R-PERP)."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory.widths import Width
 
-_WATCHED_FIRST = 32  # arms watched in a batch; twice as many until the best is certain
+_WATCHED_FIRST = 32  # arms watched from the start of a batch
 
 
 class BatchBKB(Policy):
-    """argmax of mu~_b + width_b sigma~_t: mean and width from the start of the batch, current variance.
+    """Plays argmax of mu~_b + width_b sigma~_t: mean and width from the start of the batch, and the present variance.
 
     A batch ends when the model draws its next dictionary: once 1 + sum sigma~_b^2(x_s) / lambda passes
-    ``model.sampling.growth``. Inside a batch indices can only fall, so an earlier index is an upper bound. The
-    policy tracks the variances of the arms that were best at the start, and adds others until the best tracked index
-    exceeds all earlier indices of the rest. The choice equals that of scoring every arm. A batch needs no rewards:
-    ``choose_batch`` picks q arms before any reward arrives.
+    ``model.sampling.growth``. Inside a batch indices can only fall, so an earlier index is an upper bound. The policy
+    watches the variances of the 32 arms that were best at the start. It adds others, twice as many each time, until
+    the best watched index exceeds the earlier indices of all others. The choice equals that of scoring every arm. A
+    batch needs no rewards: ``choose_batch`` picks q arms before any reward arrives.
 
     Source: Calandriello et al. 2020, Near-linear time Gaussian process optimization with adaptive batching and
     resparsification (ICML, PMLR 119), for frozen means and the sum of variances that ends a batch; their constants are
     not copied. Tests verify that every choice equals that of full scoring, that means stay frozen inside a batch, and
-    that growth 1 is BKB step by step. Their width allows for the frozen mean: pass ``BKBWidth(..., stretch=growth)``.
+    that growth 1 is BKB. Their width allows for the frozen mean: pass ``BKBWidth(..., stretch=growth)``.
 
     Args:
         model: a ``SketchedGP`` of batch shape () or (S,).
         width: a ``Width``, evaluated at the start of every batch.
 
-    Cost: O(N + a m + m^2) per step inside a batch, with a tracked arms; the model's O(m N) to O(m^2 N) per new batch.
+    Cost: O(N + a m + m^2) per step inside a batch, with a watched arms; the model's O(m N) to O(m^2 N) per new batch.
     Ties go to the smallest arm. Rewards may arrive in any order.
 
     Raises ValueError for a model with batch dimensions other than replicates.
@@ -79,8 +79,8 @@ class BatchBKB(Policy):
     def choose_batch(self, count: int, available: Tensor | None = None) -> Tensor:
         """Choose ``count`` arms per replicate, (S, count), sequentially, before any of their rewards is known.
 
-        Every pick lowers the variances for the next one, and dictionaries are drawn when due, while mean and width stay
-        frozen. Call ``learn_batch`` with the rewards afterwards. If variances fall by more than
+        Every pick lowers the variances for the next one, and dictionaries are drawn when due; mean and width stay
+        frozen. Pass the rewards to ``learn_batch`` afterwards. If variances fall by more than the factor
         ``model.sampling.growth`` in the meantime, the frozen mean is older than the theory of batch BKB allows.
         """
         validation.positive_integer("count", count)
@@ -94,15 +94,15 @@ class BatchBKB(Policy):
         return torch.stack(arms, -1)
 
     def _place(self, arm: Tensor) -> None:
-        """Lower the variances by a pull of each replicate's arm, and draw the dictionaries that it makes due."""
+        """Lower the variances by a pull of each replicate's arm, and draw the dictionaries that are due."""
         self.model.place(arm.reshape(self.model.batch_shape))
         for k, sketch in enumerate(self.model.sketches):
-            if self._draws[k] != sketch.draws:  # another dictionary: the bounds on the indices do not hold
+            if self._draws[k] != sketch.draws:  # the bounds hold only under the earlier dictionary
                 self._score_all(k)
 
     @contextmanager
     def put_aside(self, names: Iterable[str] | None = None) -> Iterator[None]:
-        """See ``HasState``; everything is copied, whatever the ``names``, once due batches have begun. O(N m)."""
+        """See ``HasState``; begins the batches that are due, and copies everything, whatever the ``names``. O(N m)."""
         with torch.no_grad():
             self._begin_batches()
         with put_back(self, self.model, shared=self.model.lasting):
@@ -114,7 +114,7 @@ class BatchBKB(Policy):
 
     @torch.no_grad()
     def learn_batch(self, arm: Tensor, reward: Tensor) -> None:
-        """Rewards (S, q) of the arms (S, q) that ``choose_batch`` gave; the means are then brought up to date."""
+        """Learn rewards (S, q) of the arms (S, q) that ``choose_batch`` gave; then a new batch begins."""
         for name, value in (("arm", arm), ("reward", reward)):
             size = validation.tensor(name, value).shape
             ok = len(size) == 2 and size[0] == self.replicates and size == arm.shape
@@ -124,7 +124,7 @@ class BatchBKB(Policy):
         self._draws = [None] * self.replicates
 
     def trace(self) -> dict[str, Tensor | float]:
-        """Width, the trace of the model, and how many arms were scored for the last choice."""
+        """The width, the trace of the model, and ``arms_scored``, the number of arms watched at the last choice."""
         scored = torch.tensor([len(self._watched.get(k, ())) for k in range(self.replicates)])
         return {"width": self._width, **self.model.trace(), "arms_scored": scored}
 
@@ -143,7 +143,7 @@ class BatchBKB(Policy):
             self._score_all(k)
 
     def _score_all(self, k: int) -> None:
-        """Indices of all arms of replicate k, with mean and width as frozen."""
+        """Indices of all arms of replicate k, with the frozen mean and width."""
         sketch, bound = self.model.sketches[k], self._bound[k]
         variance = sketch.moments()[1]
         torch.addcmul(self._mean[k], self._width[k], variance.clamp_min(0.0).sqrt(), out=bound)
@@ -152,11 +152,11 @@ class BatchBKB(Policy):
         self._watch_more(k, bound, _WATCHED_FIRST)
 
     def _watch_more(self, k: int, among: Tensor, count: int) -> None:
-        """Watch the best ``count`` of the arms whose entry of ``among`` (N,) is finite."""
+        """Also watch the ``count`` arms with the largest values of ``among`` (N,), except those with -inf."""
         more = torch.topk(among, min(count, int((among > -torch.inf).sum()))).indices
         self._watched[k].join(more)
         self._bound[k, more] = -torch.inf
-        self._left[k] = float(self._bound[k].max())
+        self._largest_bound[k] = float(self._bound[k].max())
 
     def _best_arms(self, mask: Tensor | None) -> Tensor:
         return torch.stack([self._best(k, mask) for k in range(self.replicates)])
@@ -166,13 +166,13 @@ class BatchBKB(Policy):
         watched = self._watched[k]
         while True:
             index = torch.addcmul(self._mean[k, watched.arms], self._width[k], watched.variance().sqrt())
-            others, left = self._bound[k], self._left[k]
+            others, largest = self._bound[k], self._largest_bound[k]
             if mask is not None:
                 index = index.masked_fill(~mask[k, watched.arms], -torch.inf)
                 others = others.masked_fill(~mask[k], -torch.inf)
-                left = float(others.max())
+                largest = float(others.max())
             best = float(index.max())
-            if best > left or left == -torch.inf:  # none is left: all are watched, or not available
+            if best > largest or largest == -torch.inf:  # -inf: every other arm is watched or not available
                 return watched.arms[index == best].min()
             self._watch_more(k, others, len(watched))
 
@@ -190,7 +190,7 @@ class BatchBKB(Policy):
 
     _parts = ("model", "_watched")
     _mean: Tensor  # from the start of the batch, (S, N)
-    _bound: Tensor  # of the indices of arms that are not watched, (S, N)
+    _bound: Tensor  # upper bounds on the indices of arms that are not watched, (S, N); -inf for watched arms
     _width: Tensor  # (S,)
     _draws: list[int | None]  # how many dictionaries had been drawn when the batch began
 
@@ -199,8 +199,8 @@ class BatchBKB(Policy):
         return {"_mean": new(S, N), "_bound": new(S, N), "_width": new(S), "_draws": [None] * S}
 
     def state_changed(self) -> None:
-        """Recompute the largest last index among arms that are not watched."""
-        self._left = {k: float(self._bound[k].max()) for k in self._watched}
+        """Compute the largest bound of an arm that is not watched."""
+        self._largest_bound = {k: float(self._bound[k].max()) for k in self._watched}
 
     def _restarted(self, where: Tensor | None) -> None:
         for k in [] if where is None else where.nonzero().flatten().tolist():
@@ -214,7 +214,7 @@ class BatchBKB(Policy):
 
 
 def batch_sizes(interval: int) -> list[int]:
-    """n_i = ceil(sqrt(H n_{i-1})), n_0 = 1, the last cut so that they add up to H (Li & Scarlett 2022)."""
+    """n_i = ceil(sqrt(H n_{i-1})), n_0 = 1; the last is cut so that the sum is H (Li & Scarlett 2022)."""
     sizes, left, size = [], validation.positive_integer("interval", interval), 1
     while left:
         size = min(left, math.ceil(math.sqrt(interval * size) - 1e-9))
@@ -224,12 +224,12 @@ def batch_sizes(interval: int) -> list[int]:
 
 
 class PhasedElimination(Policy):
-    """R-PERP: plan a batch by uncertainty sampling, pull it in random order, drop arms that are worse; restart.
+    """R-PERP: plan a batch by uncertainty sampling, play it in random order, drop arms that are worse, restart.
 
     In batch i of an interval of H steps, n_i arms (``batch_sizes``) are chosen one after the other, each with the
-    largest posterior variance among the remaining arms. They are played in a uniformly random order. After the batch,
-    with the posterior of the batch alone, an arm stays if mu + width sigma >= max_x (mu - width sigma) over the
-    remaining arms. After H steps all arms return.
+    largest posterior variance among the remaining arms. They are played in a uniformly random order. After the batch
+    an arm stays if mu + width sigma >= max_x (mu - width sigma) over the remaining arms, in the posterior of this
+    batch's rewards. After H steps all arms return.
 
     Source: Iwazaki & Takeno 2024 (arXiv 2410.16052): restarts, phased elimination and the random permutation; written
     from its abstract, with the batches of Li & Scarlett 2022 and the width that ``PermutationWidth`` proves.
@@ -240,13 +240,12 @@ class PhasedElimination(Policy):
         interval: H.
         seed, first_replicate: of the permutations, and the number of the first replicate.
 
-    Arms that are not available wait, and the next in the order is played. If none of the batch is available, the
-    available arm with the largest variance is played, a remaining one if possible. A reward outside the plan also
-    counts as a step of the batch. Rewards of a batch may arrive in any order. When arms are added or removed
-    (``AskTell``), a new interval begins with the present arms and the width for their number; the bound counts each
-    such change as one more restart.
+    If an arm is not available, the next in the order is played. If no arm of the batch is available, the available arm
+    with the largest variance is played, a remaining one if possible. A reward outside the plan also counts as a step of
+    the batch. Rewards of a batch may arrive in any order. When arms are added or removed (``AskTell``), a new interval
+    begins with the present arms and the width for their number; the bound counts each such change as one more restart.
 
-    Cost of a batch: n_i steps of the model to plan, and to learn.
+    Cost of a batch: n_i steps of the model to plan it, and n_i to learn it.
 
     Raises ValueError for another model, and an ``interval`` below 1.
     """
@@ -299,7 +298,7 @@ class PhasedElimination(Policy):
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
-        """Observe; at the end of a batch drop arms, at the end of an interval restore all, and plan the next batch."""
+        """Observe. At the end of a batch drop arms and plan the next; at the end of an interval restore all arms."""
         self.choices.check(observation)
         self.choices.observe(observation.arm, observation.reward, observation.time)
         self._queue, self._clock = self._played(observation.arm), self._clock + 1
@@ -317,7 +316,7 @@ class PhasedElimination(Policy):
         self._plan(ended)
 
     def _plan(self, where: Tensor) -> None:
-        """Plan a batch for these replicates, whose data are forgotten; random numbers are drawn for all replicates."""
+        """Forget the data of these replicates, and plan a batch. Random numbers are drawn for all replicates."""
         self.model.reset(where)
         batch = (self._clock.unsqueeze(-1) >= self._ends).sum(-1)
         size = self._ends.diff(prepend=self._ends.new_zeros(1))[batch]
@@ -342,10 +341,10 @@ class PhasedElimination(Policy):
     # -- state -----------------------------------------------------------------------------------------
 
     _parts = ("choices", "_streams")
-    _clock: Tensor  # steps of the interval, (S,)
-    restarts: Tensor
-    _left: Tensor  # (S, N)
-    _queue: Tensor  # the arms to come, (S, most of a batch); -1: none, or played
+    _clock: Tensor  # steps of the interval so far, (S,)
+    restarts: Tensor  # (S,)
+    _left: Tensor  # the remaining arms, (S, N) booleans
+    _queue: Tensor  # the planned arms in order, (S, size of the largest batch); -1: none, or played
 
     def _fresh(self) -> dict[str, Any]:
         clock = torch.zeros(self.replicates, dtype=torch.long, device=self._ends.device)

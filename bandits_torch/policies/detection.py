@@ -1,4 +1,4 @@
-"""Policies for constant rewards, made usable for rewards that change: by restarts after a test for changes
+"""Policies that adapt a stationary policy to rewards that change: by restarts after a test for changes
 (``DetectionAugmented``), and by MASTER (``Master``)."""
 
 from __future__ import annotations
@@ -23,38 +23,38 @@ from bandits_torch.streams import ReplicateStreams
 
 
 class DetectionAugmented(WrappingPolicy):
-    """An inner policy plays, some arms are also played in turn, and the policy is reset when a test detects a change.
+    """Plays an inner policy, and some arms in turn. It resets the inner policy when a test detects a change.
 
-    Steps since the last restart are divided into periods of floor(M / a_k) steps, with a_k = ``exploration`` sqrt(k),
-    at most 1, after k - 1 restarts. The first M steps of a period play the M watched arms in turn. An arm that is not
-    available loses its turn. The inner policy chooses at all other steps, and learns every reward. Then the n rewards
-    of the arm just pulled, since the last restart, are tested by the generalised likelihood ratio of Gaussian noise of
-    scale R:
+    After k - 1 restarts, the steps since the last one are divided into periods of floor(M / a_k) steps, with
+    a_k = min(``exploration`` sqrt(k), 1). The first M steps of a period play the M watched arms in turn. An arm that is
+    not available loses its turn. The inner policy chooses at all other steps, and learns every reward. Then a
+    generalised likelihood ratio for Gaussian noise of scale R tests the n rewards of the arm just pulled since the last
+    restart:
 
         max_s s (mean_{1:s} - mean_{1:n})^2 / (2 R^2) + (n - s) (mean_{s+1:n} - mean_{1:n})^2 / (2 R^2)
-            > ln(n^{3/2} / delta),
+            > ln(n^{3/2} / delta).
 
-    and if the ratio exceeds the threshold, the inner policy is reset and all rewards are forgotten.
+    If it exceeds the threshold, the inner policy is reset and all rewards are forgotten.
 
     Args:
         policy: over arms, for rewards that do not change; an ``IndexPolicy`` or an ``ArmPolicy`` that can learn the
-            reward of an arm that it did not choose (it ``needs`` nothing of its choice, and takes no contexts).
+            reward of an arm that it did not choose (its ``needed`` is empty), without contexts.
         horizon: T.
         noise_scale: R > 0, the sub-Gaussian scale of the noise, a number or (S,).
         watched: int64 (M,), different arms; None for all. Every change should show in the rewards of some of them.
-        delta: of the test; None for 1 / sqrt(T).
-        exploration: a, in [0, 1]; None for sqrt(M ln T / T), but at most 0.1.
+        delta: of the test; None for 1 / sqrt(T), at most 1/2.
+        exploration: in [0, 1]; None for sqrt(M ln T / T), at most 0.1.
 
     Each replicate restarts by itself. ``trace`` adds the number of ``restarts``. Pending pulls use up turns.
 
-    Cost: that of the policy and O(S t) a step, since all rewards are kept for the test.
+    Cost: that of the policy and O(S t) a step, because the test keeps all rewards.
 
     Source: detection augmented learning (Gerogiannis, Huang, Bose & Veeravalli 2025, arXiv 2501.19401) and its form for
     unrelated arms (Huang, Gerogiannis, Bose & Veeravalli 2025, arXiv 2501.01291). Only their abstracts and
-    introductions were read. They describe any stationary algorithm with a change detector, forced exploration and
-    restarts, and without knowledge of the changes. Schedule, threshold and constants are taken from GLR-klUCB here
-    (``GLRKLUCB``, Besson et al. 2022), with Gaussian in place of Bernoulli likelihoods. Letting the policy learn from
-    forced pulls is ours. No theorem is claimed.
+    introductions were read. They combine any stationary algorithm with a change detector, forced exploration and
+    restarts, without knowledge of the changes. Schedule, threshold and constants are those of GLR-klUCB (``GLRKLUCB``,
+    Besson et al. 2022), with Gaussian in place of Bernoulli likelihoods. That the policy learns from forced pulls is
+    ours. No theorem is claimed.
 
     Raises ValueError for a policy of another kind, and numbers out of range.
     """
@@ -95,7 +95,7 @@ class DetectionAugmented(WrappingPolicy):
 
     @property
     def knows_past(self) -> bool:  # type: ignore[override]
-        """As for the inner policy, before any restart."""
+        """As the inner policy; False after a restart."""
         return self.policy.knows_past and not bool(self._since.any())
 
     # -- choosing --------------------------------------------------------------------------------------
@@ -111,7 +111,7 @@ class DetectionAugmented(WrappingPolicy):
             forced = forced & available.expand(self.replicates, -1).gather(-1, arm.unsqueeze(-1)).squeeze(-1)
         return replace(choice, arm=torch.where(forced, arm, choice.arm))
 
-    _pending = 0  # number of pending pulls, which count as made
+    _pending = 0  # number of pending pulls
 
     _expects = ("policy", "_pending")
 
@@ -161,7 +161,7 @@ class DetectionAugmented(WrappingPolicy):
         return kept | {"_since": none, "_changes": none.clone()}
 
     def _restarted(self, where: Tensor | None) -> None:
-        """Rewards are kept until all replicates are reset; those of a replicate that was reset no longer count."""
+        """The rewards of replicates that are reset no longer count; they are removed only if all are reset."""
         if where is not None:
             self._since = torch.where(where, self._length, self._since)
 
@@ -173,8 +173,8 @@ class MasterThresholds:
 
     Attributes:
         inflation: 6 (log2 T + 1) ln(T/delta) in theory.
-        rise: test 1, 9 in theory: the allowed excess of a copy's mean reward over the smallest optimism.
-        fall: test 2, 3 in theory: the allowed excess of the optimism over the mean reward.
+        rise: of test 1: by how much a copy's mean reward may exceed the smallest optimism; 9 in theory.
+        fall: of test 2: by how much the mean optimism may exceed the mean reward; 3 in theory.
         learnt: a copy of order m may start at random only if rho(2^m) <= ``learnt`` rho(1); 1 in theory: all may.
 
     Source: Wei & Luo 2021; Hong, Li & Tewari 2023, appendix E. Raises ValueError for a number that is not positive.
@@ -191,15 +191,15 @@ class MasterThresholds:
 
     @staticmethod
     def theory(horizon: int, delta: float = 0.1) -> MasterThresholds:
-        """Wei & Luo (2021), Algorithms 2 and 3. At practical horizons no test of theirs can fire. Raises ValueError for
-        a ``horizon`` T below 1 and ``delta`` outside (0, 1)."""
+        """Wei & Luo (2021), Algorithms 2 and 3. At practical horizons neither test can fire. Raises ValueError for a
+        ``horizon`` T below 1 and ``delta`` outside (0, 1)."""
         validation.positive_integer("horizon", horizon)
         validation.probability("delta", delta)
         return MasterThresholds(6 * (math.log2(horizon) + 1) * math.log(horizon / delta))
 
     @staticmethod
     def calibrated() -> MasterThresholds:
-        """For ``simulated_rate``, which estimates what happens without a change instead of bounding it."""
+        """For ``simulated_rate``, which is an estimate of rho and not a bound."""
         return MasterThresholds(4.0, rise=1.0, fall=1.0, learnt=0.1)
 
 
@@ -216,9 +216,9 @@ class _Copy:
 def simulated_rate(base: Policy, functions: Tensor, noise: Tensor) -> Tensor:
     """rho(1), ..., rho(T), (T,): the excess of a base policy's optimism over its rewards when nothing changes.
 
-    The base plays fixed functions; rho(t) is the largest, over the runs, of the mean of f~ - y over the first t' >= t
-    steps. The theory's rho bounds the same mean by Cauchy-Schwarz at the rate t^{-1/2}. If arms differ, the mean itself
-    falls like ln(t)/t: a factor of ten after 4 000 steps on 100 independent arms.
+    The base plays fixed functions; rho(t) is the largest mean of f~ - y over the first t' steps, over all runs and all
+    t' >= t, at least 0. The theory's rho bounds the same mean by Cauchy-Schwarz at the rate t^{-1/2}. If arms differ,
+    the mean itself falls like ln(t)/t: it is ten times smaller after 4 000 steps on 100 independent arms.
 
     Args:
         base: a fresh policy of S replicates; its ``Choice.why["index"]`` holds f~.
@@ -242,12 +242,12 @@ class Master(Policy):
     """MASTER (Wei & Luo 2021; Hong, Li & Tewari 2023, appendix E) over an optimistic base policy.
 
     Block n lasts 2^n steps and begins with a copy of order n. At every multiple of 2^m steps inside it a copy of
-    order m < n starts with probability rho(2^n)/rho(2^m). The active copy of smallest order plays and learns;
-    the others rest. With f~_t the optimism of the copy that plays (its largest index), U_t = min f~ since the
-    block began and rho^ = inflation rho, everything restarts at block 0 when
+    order m < n starts with probability rho(2^n)/rho(2^m). The active copy of smallest order plays and learns; the
+    others wait. Let f~_t be the optimism of the copy that plays (its largest index), U_t the smallest f~ since the
+    block began, and rho^ = inflation rho. A replicate restarts at block 0 when
 
     * test 1: a copy of order m ends, and the mean reward over its interval is >= U_t + rise rho^(2^m);
-    * test 2: the mean of f~ - y since the block began is >= fall rho^(its steps).
+    * test 2: the mean of f~ - y over the steps t' since the block began is >= fall rho^(t').
 
     Args:
         base: makes a fresh base policy of S replicates, which can ``learn_where``: an ``IndexPolicy`` over an ``ArmGP``
@@ -261,8 +261,8 @@ class Master(Policy):
     stack there is one base policy of all replicates. Cost: one step of the base for each height at which any replicate
     plays.
 
-    A reward is assigned to the copy that plays now. So a reward whose choice was made before the last reward was
-    learned raises a ValueError.
+    The copy that plays now learns the reward. So a reward whose choice was made before the last reward was learned is a
+    ValueError.
 
     Raises ValueError for ``replicates`` or ``num_arms`` below 1, and for a base that cannot ``learn_where``.
     """
@@ -301,7 +301,7 @@ class Master(Policy):
         self._begin()
 
     def _playing(self) -> Iterator[tuple[IndexPolicy, Tensor]]:
-        """The base policies that play, each with the replicates where it does, (S,) booleans."""
+        """The base policies that play, each with the replicates in which it plays, (S,) booleans."""
         top = torch.tensor([len(block.copies) - 1 for block in self._blocks], device=self._device)
         for height in sorted(set(top.tolist())):
             yield self._bases[height], top == height
@@ -320,7 +320,7 @@ class Master(Policy):
     _expects = ("_bases",)
 
     def expect(self, pending: Pending, time: float) -> None:
-        """The copies that play expect the pull. (Of choices made together, the policy learns only the first reward.)"""
+        """The copies that play expect the pull. Of several choices made together, only one reward can be learned."""
         for policy, _ in self._playing():
             policy.expect(pending, time)
 
@@ -359,7 +359,7 @@ class Master(Policy):
 
     _parts = ("_blocks", "_streams", "_bases")
     _bases: list[IndexPolicy]  # by height
-    _turn: int  # rewards learnt
+    _turn: int  # rewards learned
     _restarts: Tensor
     _detected: Tensor
     _lasting = ("_turn",)
@@ -414,19 +414,19 @@ class _Block(HasState):
             self._begin()
 
     def move_on(self, restart: bool) -> list[int]:
-        """Go to block 0 after a ``restart``, or to the next block after the last step of one, and start the copies that
-        begin now, largest order first. Returns their heights in the stack."""
+        """Go to block 0 after a ``restart``, or to the next block at the end of one, and start the copies that begin
+        now, largest order first. Returns their heights in the stack."""
         if restart or self.clock == 2**self.order:
             order = 0 if restart else self.order + 1
             self._begin()
             self.order, self.copies = order, []
-        begun = [
+        starting = [
             m
             for m in range(self.order, -1, -1)
             if self.clock % 2**m == 0 and (m == self.order or self._drawn(m))
         ]
-        self.copies += [_Copy(m, self.clock, self.clock + 2**m) for m in begun]
-        return list(range(len(self.copies) - len(begun), len(self.copies)))
+        self.copies += [_Copy(m, self.clock, self.clock + 2**m) for m in starting]
+        return list(range(len(self.copies) - len(starting), len(self.copies)))
 
     def _drawn(self, order: int) -> bool:
         """Whether a copy of order m < n starts, with probability rho(2^n)/rho(2^m). Every call draws one number."""

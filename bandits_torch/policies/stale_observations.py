@@ -1,4 +1,4 @@
-"""Rules that drop the observations with least influence on later predictions, within a bound or budget on the loss."""
+"""Forgetting rules that drop the observations with the least influence on later predictions."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.forgetting import ForgettingRule
 
-_NODES = 8  # of Gauss-Laguerre quadrature: exact for a Matern kernel of smoothness up to 7/2 over time
+_NODES = 8  # of Gauss-Laguerre quadrature: exact for all of GPyTorch's Matern kernels over time
 
 
 def space_and_time(kernel: Kernel) -> SpatioTemporalKernel | None:
-    """The ``SpatioTemporalKernel`` that a kernel is, or is a multiple of; None for another kernel."""
+    """The kernel itself, or the base kernel of a ``ScaleKernel``, if it is a ``SpatioTemporalKernel``; else None."""
     inner = kernel.base_kernel if isinstance(kernel, ScaleKernel) else kernel
     return inner if isinstance(inner, SpatioTemporalKernel) else None
 
@@ -41,7 +41,8 @@ def kept_over(model: OnlineGP, before: Tensor, after: Tensor) -> Tensor:
 
 @torch.no_grad()
 def loss_of_oldest(model: OnlineGP, count: int, now: Tensor) -> tuple[Tensor, Tensor]:
-    """Bounds (l, b), ``batch_shape`` each, on what the ``count`` oldest observations still change at ``now``.
+    """Bounds (l, b), ``batch_shape`` each, on how much the ``count`` oldest observations change the posterior at
+    ``now``.
 
     With P and P' the posterior covariances of f(., now) with and without them, and e the difference of the means,
 
@@ -50,14 +51,15 @@ def loss_of_oldest(model: OnlineGP, count: int, now: Tensor) -> tuple[Tensor, Te
     Let A = K + lambda I over all observations held, O those to drop, C = A^{-1}_{., O}, alpha = A^{-1} (y - m) and
     r_i = rho(now - t_i). Without O the weights change by d = C (A^{-1}_{OO})^{-1} alpha_O, and P' - P is
     F (A^{-1}_{OO})^{-1} F^T with the functions F = k_S(., X) diag(r) C (block inversion), so e = F (A^{-1}_{OO})^{-1}
-    alpha_O. Given f(., now), the observations that stay are its values times r and noise of covariance N = lambda I +
+    alpha_O. Given f(., now), the remaining observations are its values times r plus noise of covariance N = lambda I +
     k_S o (rho(|t_i - t_j|) - r_i r_j) >= lambda I (Markov; Schur), so P'^{-1} = k_S^{-1} + (r h)^T N^{-1} (r h) and
 
-        F^T P'^{-1} F <= G = (r C)^T K_S (r C) + V^T V / lambda,    V = r_i F(x_i) at those that stay,
+        F^T P'^{-1} F <= G = (r C)^T K_S (r C) + V^T V / lambda,    V = r_i F(x_i) at the remaining observations,
         l^2 = alpha_O^T (A^{-1}_{OO})^{-1} G (A^{-1}_{OO})^{-1} alpha_O,    b = tr((A^{-1}_{OO})^{-1} G).
 
-    ``now``: (S,) or one, not before any observation held. Infinite for members that hold fewer than ``count``. Source:
-    derived here, from Rasmussen & Williams 2006, equations 2.25-2.26. Cost: O(n^2 count + n^2 d).
+    ``now``: (S,) or one, not before any observation held. Both bounds are infinite for members that hold fewer than
+    ``count`` observations. Source: derived here, from Rasmussen & Williams 2006, equations 2.25-2.26. Cost:
+    O(n^2 count + n^2 d).
     """
     if model.data.ragged:
         model.data.compact()
@@ -91,17 +93,17 @@ def relevance(model: OnlineGP, now: Tensor) -> Tensor:
     With D the observations held, and W the 2-Wasserstein distance between the normal marginals of two posteriors,
     integrated over all of space and all times from ``now`` on,
 
-        R_i = W(D, D without i) / W(D, nothing),
+        R_i = W(D, D without i) / W(D, nothing).
 
-    both bounded from above by (sigma - sigma')^2 <= |sigma^2 - sigma'^2|. With A = K + lambda I, alpha = A^{-1} (y - m)
-    and C_ij = integral of k((x, t), z_i) k((x, t), z_j), removing i changes mean and variance by alpha_i / A^{-1}_{ii}
-    and 1 / A^{-1}_{ii} times sums over A^{-1}_{.i}, so
+    Both distances are replaced by their upper bounds from (sigma - sigma')^2 <= |sigma^2 - sigma'^2|. With
+    A = K + lambda I, alpha = A^{-1} (y - m) and C_ij = integral of k((x, t), z_i) k((x, t), z_j), removing i changes
+    mean and variance by alpha_i / A^{-1}_{ii} and 1 / A^{-1}_{ii} times sums over A^{-1}_{.i}, so
 
         W(D, D without i)^2 = (alpha_i^2 / (A^{-1}_{ii})^2 + 1 / A^{-1}_{ii}) (A^{-1} C A^{-1})_{ii},
         W(D, nothing)^2 = alpha^T C alpha + tr(A^{-1} C).
 
     C is a product of convolutions: over space a kernel of the same family, over time an integral from ``now`` on.
-    Infinite if no observation is held. ``now``: (S,).
+    R_i is infinite for rows that a member does not hold. ``now``: (S,).
 
     Source: Bardou, Thiran & Ranieri 2024 (arXiv 2405.14540), its criterion and its two bounds; the short form of the
     sums is ours. Cost: O(n^3).
@@ -181,10 +183,10 @@ _FEWEST = 2  # observations that ``WassersteinForgetting`` keeps in any case
 
 
 class _Dropping(ForgettingRule):
-    """A rule that drops the observations of an ``OnlineGP`` that matter least, for a model that begins empty."""
+    """Base class: drops observations of an ``OnlineGP`` that holds none at first."""
 
     now: Tensor  # the latest time of an observation, batch
-    dropped: Tensor  # observations so far, batch
+    dropped: Tensor  # number of observations dropped so far, batch
     _lasting = ("dropped",)
 
     def _set_capacity(self, capacity: int | None, least: int, expected: str) -> None:
@@ -200,7 +202,7 @@ class _Dropping(ForgettingRule):
         return {"now": self._zeros.double(), "dropped": torch.zeros_like(self._zeros, dtype=torch.long)}
 
     def _advance(self, point: Callable[[], Tensor], model: OnlineModel) -> Tensor:
-        """The latest time before this observation, and ``now`` with it: the same for the first observation."""
+        """Update ``now``. Returns its value before, or after if this is the first observation."""
         time = point()[..., 0, -1].expand(self.now.shape).to(self.now)
         first = model.num_observations == 1
         before, self.now = self.now, torch.where(first, time, torch.maximum(self.now, time))
@@ -210,37 +212,38 @@ class _Dropping(ForgettingRule):
 class StaleObservations(_Dropping):
     """Drops the oldest observations of an ``OnlineGP`` under exponential forgetting once they carry no information.
 
-    Every ``every`` observations the oldest ``every`` are tried, and dropped if both accounts below stay within
-    ``tolerance``. The rule keeps two numbers, L and B, for which at all points x and all times t from the latest
-    observation on, whatever the rewards were and whether or not the model is right,
+    The rule keeps two numbers, L and B. For all points x, all times t from the latest observation on, and any rewards,
+    even if the model is wrong,
 
         |mu_all(x, t) - mu_held(x, t)| <= L sigma_held(x, t) <= L sqrt(k(x, x)),
         (1 - B) sigma_held^2(x, t) <= sigma_all^2(x, t) <= sigma_held^2(x, t),
 
-    where "all" is the model that has dropped nothing. Both are 0 at first, and
+    with "all" the model that has dropped nothing. After every ``every`` observations the oldest ``every`` are dropped
+    if L and B stay within ``tolerance``, and then the next. Both are 0 at first, and change as follows:
 
-        dropping          L <- L + l,                    B <- B + b            (l, b of ``loss_of_oldest``),
-        time going on     L <- rho L,                    B <- rho^2 B,         rho = (1 - eps)^{tau / 2},
-        an observation    L <- L + B (|z| + L) sigma / sqrt(lambda),           z its standardised error,
+        drop            L <- L + l,                    B <- B + b            (l, b of ``loss_of_oldest``),
+        time            L <- rho L,                    B <- rho^2 B,         rho = (1 - eps)^{tau / 2},
+        observation     L <- L + B (|z| + L) sigma / sqrt(lambda),
 
-    sigma its standard deviation before. Idea of the proof: L bounds the difference of the means in the norm of P^{-1},
-    with P the covariance of f(., now) held, and 0 <= P - P_all <= B P. Dropping makes P larger, so the accounts of
-    earlier drops do not grow. Time turns P into P' = rho^2 P + (1 - rho^2) K >= P, as K >= P, and the difference e into
-    rho e. An observation turns e into (I - G h) e, with G the gain, which is shorter in the norm of P^{-1}. The gains
-    themselves differ by (P - P_all) h / lambda after it, at most B times the new deviation over lambda.
+    with z the standardised error of the observation and sigma the standard deviation before it. Idea of the proof: L
+    bounds the difference e of the means in the norm of P^{-1}, with P the covariance of f(., now) held, and
+    0 <= P - P_all <= B P. Dropping makes P larger, so the bounds of earlier drops still hold. Time changes P into
+    P' = rho^2 P + (1 - rho^2) K >= P, because K >= P, and e into rho e. An observation changes e into (I - G h) e, with
+    G the gain, which is shorter in the norm of P^{-1}. The two gains differ by (P - P_all) h / lambda after it, at most
+    B times the new deviation over lambda.
 
-    So the number held does not grow with the horizon: under eps = .03 and one observation a step 900 to 1 000 stay.
+    So the number held does not grow with the horizon: with eps = .03 and one observation a step it is 900 to 1 000.
 
     Args:
-        tolerance: of L and of B.
-        every: number of observations tried together.
-        capacity: the largest number held, whatever their influence; the accounts may then exceed ``tolerance``, and
-            ``trace`` shows it. None: no such limit.
+        tolerance: largest L and B.
+        every: number of observations dropped together.
+        capacity: the largest number held, whatever their influence; L and B may then exceed ``tolerance``, as ``trace``
+            shows. None: no such limit.
 
     Cost: O(n^2) an observation on average, n held. ``trace``: dropped, stale_mean (L), stale_variance (B).
 
-    A refit changes the influence of dropped observations: the accounts then start again from 0 and hold for the new
-    hyperparameters over what was held. Rewards that come late are learned, but the bound does not cover them.
+    A refit of hyperparameters sets L and B to 0: they then compare with a model that has the new hyperparameters and
+    the observations held at the refit. Late rewards are learned, but the bound does not cover them.
 
     Source: derived here. Raises ValueError for numbers out of range, a ``capacity`` below ``every``, and for a model
     that is not an ``OnlineGP`` over a product with an ``ExponentialForgettingKernel``, or already holds observations.
@@ -267,11 +270,11 @@ class StaleObservations(_Dropping):
 
     mean: Tensor  # L, batch
     variance: Tensor  # B, batch
-    since: Tensor  # observations since the oldest were tried, batch
+    since: Tensor  # observations since the last attempt to drop some, batch
 
     @torch.no_grad()
     def observed(self, point: Callable[[], Tensor], reward: Tensor, model: OnlineModel) -> None:
-        """Update the accounts for the passing of time and for the observation."""
+        """Update L and B for the time that has passed and for the observation."""
         model = cast(OnlineGP, model)
         before = self._advance(point, model)
         rows = model.data.rows()
@@ -286,7 +289,7 @@ class StaleObservations(_Dropping):
 
     @torch.no_grad()
     def after(self, model: OnlineModel, clock: int | Tensor) -> bool:
-        """Drop stale observations, in steps where they are tried."""
+        """Every ``every`` observations, drop the stale ones."""
         model, due = cast(OnlineGP, model), self.since >= self.every
         if not bool(due.any()):
             return False
@@ -324,20 +327,20 @@ class WassersteinForgetting(_Dropping):
         b <- b (1 + alpha)^{tau / l_T},
         while more than 2 are held and 1 + min R < b: drop the observation of least R, b <- b / (1 + min R),
 
-    tau the time since the observation before and l_T the length-scale over time. So the loss in a time l_T is at most
-    the factor 1 + alpha in those distances. There is no bound on a single prediction: ``StaleObservations`` has one,
-    and holds more. The integrals over space are over all of R^d, as in the paper's approximation.
+    with tau the time since the observation before and l_T the length-scale over time. So in a time l_T these distances
+    lose at most the factor 1 + alpha. There is no bound on a single prediction: ``StaleObservations`` has one, and
+    holds more. The integrals over space are over all of R^d, as in the paper's approximation.
 
     Args:
-        alpha: the loss allowed in a length-scale over time.
-        capacity: the largest number held, whatever the budget; None: no such limit.
+        alpha: the loss allowed per length-scale over time.
+        capacity: the largest number held, whatever the budget, which stays at least 1; None: no limit.
 
-    Cost: O(n^3) an observation and one more for each that is dropped. ``trace``: dropped, budget.
+    Cost: O(n^3) an observation, and O(n^3) for each that is dropped. ``trace``: dropped, budget.
 
-    Source: Bardou, Thiran & Ranieri 2024 (arXiv 2405.14540), with their alpha = 1. The relevance agrees with that of
-    the authors' package ``wdbo-criterion``; budget and removals go in the order of ``wdbo-algo``. Raises ValueError for
-    an ``alpha`` that is not positive, a ``capacity`` below 2, and for a model that is not an ``OnlineGP`` whose kernel
-    is squared exponential or Matern over space and Matern or exponential over time, or that holds observations.
+    Source: Bardou, Thiran & Ranieri 2024 (arXiv 2405.14540), with their alpha = 1. The relevance agrees with the
+    authors' package ``wdbo-criterion``; budget and removals are in the order of ``wdbo-algo``. Raises ValueError for an
+    ``alpha`` that is not positive, a ``capacity`` below 2, a model that is not an ``OnlineGP`` whose kernel is squared
+    exponential or Matern over space and Matern or exponential over time, and a model that holds observations.
     """
 
     def __init__(self, alpha: float = 1.0, *, capacity: int | None = None) -> None:
@@ -365,7 +368,9 @@ class WassersteinForgetting(_Dropping):
     @torch.no_grad()
     def observed(self, point: Callable[[], Tensor], reward: Tensor, model: OnlineModel) -> None:
         before, time = self._advance(point, model), time_kernel_of(cast(OnlineGP, model))
-        if isinstance(time, ExponentialForgettingKernel):  # a Matern kernel of this length-scale
+        if isinstance(
+            time, ExponentialForgettingKernel
+        ):  # the length-scale of the same kernel as a Matern-1/2
             lengthscale = -2 / torch.log1p(-time.forgetting_rate).squeeze(-1)
         else:
             lengthscale = cast(Tensor, time.lengthscale)[..., 0, 0]
