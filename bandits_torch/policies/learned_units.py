@@ -1,4 +1,4 @@
-"""Units that are learned online: origin and unit of rewards, the scale of each member, and the unit of time."""
+"""Units that ``auto`` learns online: origin and unit of rewards, the scale of each member, and the unit of time."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from bandits_torch.models.arms.members import MembersOverArms, Time
 from bandits_torch.state import HasState, only_where
 
 _FAR = 8.0  # median deviations from the median: about 5.4 standard deviations of normal numbers
-_GAPS = 64  # the latest gaps between observations, of which the typical one is the median
+_GAPS = 64  # number of latest gaps between observations; their median is the unit of time
 _KNOWN = 1e12  # a prior strength at which nothing is learned
-LEAST = 1e-12  # of the largest squared residual: a scale below it is that of rounding
-ROUNDING = LEAST**-0.5  # differences so many times as small as others are those of rounding
-HELD = 5  # first rewards, of which the median is the origin
+LEAST = 1e-12  # a scale below this share of the largest squared residual comes from rounding
+ROUNDING = LEAST**-0.5  # a difference this many times smaller than others comes from rounding
+HELD = 5  # number of first rewards; their median becomes the origin
 
 
 class RewardFrame(Described, HasState):
     """Rewards as y' = (y - o) / u, with an origin o and a unit u for each replicate.
 
     The origin is the first reward. The unit is the least power of two above the first nonzero difference from it (1
-    until then). So y' is near 1 in any unit of rewards, and the same bit for bit when rewards are multiplied by a power
+    until then). So y' is near 1 in any unit of rewards, and the same bit for bit if rewards are multiplied by a power
     of two. After K rewards ``settle`` sets both again: the origin to their median, the unit by their largest deviation.
-    If a reward is more than a million units from the origin, earlier differences were rounding (0, then 1e-17, then 3),
-    and its difference sets the unit.
+    If a reward is more than a million units from the origin, earlier differences were rounding errors (as in 0, 1e-17,
+    3), and its difference sets the unit.
 
     Args:
         like: dtype and device.
@@ -68,18 +68,18 @@ class RewardFrame(Described, HasState):
     _factor: Tensor | None = None
 
     def state_changed(self) -> None:
-        """What follows from origin and unit is computed again when it is needed."""
+        """Clear the cache of ``offset`` and ``factor``."""
         self._offset = self._factor = None
 
     def holds(self, reward: Tensor) -> bool:
-        """Whether ``meet`` would change nothing for these rewards (..., S), whichever the replicate. Waits for a
-        GPU."""
+        """Whether ``meet`` would change nothing for these rewards (..., S), in any replicate. Waits for a GPU."""
         return bool(((reward - self.origin).abs() / ROUNDING <= self.unit).all())
 
     def meet(self, reward: Tensor) -> Tensor:
-        """Take the first reward, (S,), as origin, and the first difference, or one a million times the unit, as unit.
+        """Set the origin to the first reward, (S,), and the unit by the first difference, or by one above a million
+        units.
 
-        Returns the factors by which numbers in the frame change if the unit grew, else 1, (S,).
+        Returns the factors by which numbers in the frame change, (S,): 1 if the unit did not grow.
         """
         self.state_changed()
         self.origin = torch.where(self.origin.isnan(), reward, self.origin)
@@ -89,11 +89,12 @@ class RewardFrame(Described, HasState):
         return torch.where(grows, before / self.unit, 1.0)
 
     def settle(self, rewards: Tensor, where: Tensor) -> Tensor:
-        """Take the median (the lower of two) of rewards (S, K) as origin in the replicates with ``where`` (S,) True.
+        """Set the origin to the median (the lower of two) of rewards (S, K), NaN: none, in the replicates with
+        ``where`` (S,) True, and the unit by their largest deviation.
 
         Returns the rewards in the new frame, (S, K). Rewards further from the median than 8 times the median deviation
-        are moved to that distance, and rewards nearer than a millionth of the largest distance to the median. There is
-        no bound if more than half of the rewards are that near. NaN: no reward.
+        are moved to that distance. Rewards nearer than a millionth of the largest distance are moved to the median; if
+        these are more than half, no reward is too far.
         """
         origin = rewards.nanmedian(-1, keepdim=True).values
         deviation = (rewards - origin).abs()
@@ -109,7 +110,7 @@ class RewardFrame(Described, HasState):
         return near / self.factor
 
     def reset(self, where: Tensor | None = None) -> None:
-        """Forget everything. With ``where`` nothing changes, because the other replicates depend on it."""
+        """Forget everything. With ``where`` nothing changes: replicates that start anew keep their frame."""
         if where is None:
             super().reset()
 
@@ -119,7 +120,7 @@ class RewardFrame(Described, HasState):
 
 
 def _power_of_two(size: Tensor) -> Tensor:
-    """The least power of two above ``size`` >= 0; NaN where it is 0."""
+    """The least power of two above ``size`` >= 0; NaN for 0."""
     mantissa, _ = torch.frexp(size)
     return size / mantissa
 
@@ -127,8 +128,8 @@ def _power_of_two(size: Tensor) -> Tensor:
 class TypicalClock(HasState):
     """The time since the first observation, with each interval in units of the median of the 64 gaps before it.
 
-    So rates are per observation, whether time is in seconds or in days. A time in the past counts as now. With
-    ``typical`` False, the time is used as given.
+    So rates are per observation, whether time is in seconds or in days. A time before the latest observation counts as
+    the time of that. With ``typical`` False, the time is used as given.
     """
 
     _gaps: list[float]
@@ -155,13 +156,13 @@ class TypicalClock(HasState):
         return self._now + gap / (statistics.median(self._gaps) if self._gaps else gap)
 
     def check_not_past(self, time: float) -> None:
-        """Raises ValueError for a time before the latest observation, about which nothing is known."""
+        """Raises ValueError for a time before the latest observation."""
         latest = self._latest
         expected = f"at or after the latest observation, {latest}"
         validation.require(latest is None or time >= latest, "time", time, expected)
 
     def tick(self, time: float) -> float:
-        """Note an observation at ``time``; returns the time on this clock."""
+        """Record an observation at ``time``. Returns the time on this clock."""
         self._now = self.at(time)
         if self._latest is not None and time > self._latest:
             self._gaps = [*self._gaps[1 - _GAPS :], time - self._latest]
@@ -172,28 +173,30 @@ class TypicalClock(HasState):
 class MemberScale(Described, HasState):
     """Origin and scale of rewards for members whose covariance is known up to a factor, and robust densities.
 
-    Member p predicts e = y - o with mean mu_p and variance s_p v_p, v_p its own variance (with noise) in units of its
+    Member p predicts e = y - o with mean mu_p and variance s_p v_p, with v_p its variance (with noise) in units of its
     covariance. The origin o is the first reward for members that ``learn_offset`` (so their covariance must have a
     constant part, the variance of the mean about one reward) and 0 for the others. The factor s has the conjugate
-    inverse-gamma prior of strength nu_0 about 1; with nu_0 = 0 it is improper and leaves the factor to the data alone:
+    inverse-gamma prior of strength nu_0 about 1; with nu_0 = 0 it is improper, and the data alone determine s:
 
-        s = (nu_0 + sum g^{t-i} z_i^2) / (nu_0 + sum g^{t-i}),   z_i^2 = e_i^2 / v_i at the time of observation i,
+        s = (nu_0 + sum g^{t-i} z_i^2) / (nu_0 + sum g^{t-i}),   z_i = (e_i - mu_p) / sqrt(v_p) at observation i.
 
-    g < 1 forgets, so the estimate follows noise whose size changes. The density of the next reward is Student's t with
-    nu_0 + sum g^{t-i} degrees of freedom, at most ``tail``, so that one outlier costs little. Residuals are clipped at
-    ``clip`` deviations (more while few rewards are known), as by Huber's score function, before members learn them;
-    smaller residuals are learned exactly.
-
-    So if nu_0 = 0 for all members, multiplying and shifting rewards leaves the weights as they are and changes only the
-    unit of the scores.
+    Because g < 1, s follows noise whose size changes. The density of the next reward is Student's t with
+    nu_0 + sum g^{t-i} degrees of freedom, at least 1 and at most ``tail``, so one outlier costs little. Before members
+    learn residuals e - mu_p, these are clipped at ``clip`` deviations (more while few rewards are known), as by Huber's
+    score function. If nu_0 = 0 for all members, the weights do not depend on the unit and origin of rewards.
 
     Args:
         strength: (P,) nu_0 >= 0; infinity: the scale is known.
         learn_offset: (P,) booleans.
         replicates: S.
         memory: g, in (0, 1).
-        tail: the largest number of degrees of freedom, > 2.
+        tail: largest number of degrees of freedom, > 2.
         clip: deviations, > 0.
+
+    Attributes:
+        origin: (S,), the first reward; NaN before.
+        count, squares: (S, P), the sums of g^{t-i} and of g^{t-i} z_i^2.
+        largest: (S, P), the largest z_i^2.
 
     Source: conjugate normal-inverse-gamma model (Gelman et al. 2013, ch. 3); Huber 1981 for the clipping; forgetting
     and the bound on the degrees of freedom are ours.
@@ -240,11 +243,11 @@ class MemberScale(Described, HasState):
 
     @property
     def scale(self) -> Tensor:
-        """s, (S, P); 1 where nothing is known about it yet. The result is cached."""
+        """s, (S, P); 1 if nothing is known about it yet. The result is cached."""
         if self._scale is None:
             weight = self.weight if self.full else self.weight.clamp_min(1.0)
             scale = torch.maximum((self.strength + self.squares) / weight, LEAST * self.largest)
-            self._scale = scale if self._met else scale.masked_fill_(self.weight <= 0, 1.0)
+            self._scale = scale if self._all_known else scale.masked_fill_(self.weight <= 0, 1.0)
         return self._scale
 
     @property
@@ -268,30 +271,30 @@ class MemberScale(Described, HasState):
     _scale: Tensor | None = None
     _weight: Tensor | None = None
     _of_tail: tuple[Tensor, Tensor, Tensor, Tensor] | None = None
-    _met = False  # True: something is known of every scale
+    _all_known = False  # True: every weight is above 0
     full = False  # True: every weight is at least ``tail``, and stays so
 
     def state_changed(self) -> None:
-        """The scale is computed again from the new state."""
-        self._met = self.full = False
+        """Clear everything computed from the earlier state."""
+        self._all_known = self.full = False
         self.read_anew()
 
     def read_anew(self) -> None:
-        """What follows from the state is computed again when it is needed."""
+        """Clear the cache of ``scale``, ``weight`` and densities."""
         self._scale = self._weight = self._of_tail = None
 
     def look(self) -> None:
-        """Find out what is known of every scale, unless that is clear already. May wait for a GPU."""
+        """Read from the weights whether every scale is known, and ``full``. May wait for a GPU."""
         if not self.full:
             least = float(self.weight.min())
-            # The sum tends to 1 / (1 - g).
-            self._met, self.full = least > 0, least >= self.tail and self.tail * (1 - self.memory) <= 1
+            # A sum of g^{t-i} above ``tail`` stays above it only if its limit, 1 / (1 - g), is.
+            self._all_known, self.full = least > 0, least >= self.tail and self.tail * (1 - self.memory) <= 1
 
     # -- learning --------------------------------------------------------------------------------------
 
     def meet(self, reward: Tensor) -> None:
-        """Take the first reward, (S,), as origin. A reward a million deviations away from it shows that the differences
-        before were rounding errors, so that nothing is known of the scale."""
+        """Set the origin to the first reward, (S,). If a reward is more than a million deviations away, the differences
+        before were rounding errors, and the scale is forgotten (if nu_0 = 0)."""
         self.origin = torch.where(self.origin.isnan(), reward, self.origin)
         least = LEAST * (reward - self.origin).square().unsqueeze(-1)
         self.forget((self.strength == 0) & (least * self.count > self.squares))
@@ -299,19 +302,19 @@ class MemberScale(Described, HasState):
     def update(
         self, residual: Tensor, variance: Tensor, unit: Tensor | None = None, borne_out: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """ln density of the residuals y - o - mu, (S, P), given the members' variances v (S, P); and the clipped
-        residuals to learn, which the scale learns too. ``unit`` (S, P): each member's unit of residuals, if they
-        differ; densities are per that unit. Where ``borne_out`` (S,) is True the rewards are no outliers:
-        residuals are returned without clipping."""
+        """Learn the clipped residuals. Returns ln density of the residuals y - o - mu, (S, P), for the members'
+        variances v (S, P), and the residuals for members to learn, (S, P): clipped, except in replicates with
+        ``borne_out`` (S,) True, whose rewards are no outliers. ``unit`` (S, P): each member's unit of residuals, if
+        they differ; densities are per that unit."""
         spread, weight = self.scale * variance, self.weight
-        unknown = None if self._met else weight == 0
+        unknown = None if self._all_known else weight == 0
         dof, more, by_pi, constant = self._tails()
         density = torch.sub(constant, (by_pi * spread).log(), alpha=0.5)
         density = density - more * self._log_hypot(residual / (dof * spread).sqrt())
         bound = self.clip * (1 + 5 / (weight if self.full else weight.clamp_min(1e-6))) * spread.sqrt()
         if unknown is not None:
             flat = torch.zeros_like(density)
-            if self._some_known:  # a Cauchy density with ten times the unit of members that have one
+            if self._some_known:  # to compare with members of known scale: a Cauchy density ten times as wide
                 wide = 10.0 * (variance if unit is None else variance / unit.square()).sqrt()
                 flat = -(math.pi * wide).log() - 2 * self._log_hypot(residual / wide)
             density = torch.where(unknown, flat, density)
@@ -319,7 +322,7 @@ class MemberScale(Described, HasState):
         clipped = residual.clamp(-bound, bound)
         squared = clipped.square() / variance
         count, squares = self.memory * self.count + 1, self.memory * self.squares + squared
-        if unknown is not None:  # while all rewards are equal nothing is known of their unit
+        if unknown is not None:  # rewards that are all equal say nothing about the scale
             none = unknown & (residual == 0)
             count, squares = torch.where(none, self.count, count), torch.where(none, self.squares, squares)
         self.count, self.squares, self.largest = count, squares, torch.maximum(self.largest, squared)
@@ -359,10 +362,10 @@ class MemberScale(Described, HasState):
 
 
 class FirstRewards(HasState):
-    """The first five rewards. With the fifth, ``RewardFrame.settle`` sets origin and unit anew, and members in the
-    frame then hold exactly what they would hold if they had learned the five from there; their weights stay.
+    """Holds the first five rewards. At the fifth, ``RewardFrame.settle`` sets origin and unit anew. Members in the
+    frame are then as if they had learned the five in the new frame; their weights stay.
 
-    Nothing is settled if no member is in the frame, or if the model cannot set its mean anew.
+    Nothing is settled if no member is in the frame, or if the model cannot ``condition_mean``.
 
     Args:
         model: of batch shape (S, P).
@@ -370,7 +373,7 @@ class FirstRewards(HasState):
         frame: origin and unit.
 
     Attributes:
-        settled: (S,), True where the frame stays as it is.
+        settled: (S,), True in replicates whose frame does not change any more.
     """
 
     settled: Tensor
@@ -391,13 +394,11 @@ class FirstRewards(HasState):
             self.settled = self.settled | where
 
     def hold(self, arm: Tensor, reward: Tensor, time: Time) -> None:
-        """Hold one of the first rewards, NaN where it is not believed; with the last of them settle the frame."""
+        """Hold one of the first rewards (S,), NaN if it is not believed; at the fifth settle the frame."""
         self._held.append((arm.clone(), reward.clone(), time))
         if len(self._held) == HELD:
             arms, rewards, times = zip(*self._held, strict=True)
-            if not bool(
-                self.settled.all()
-            ):  # members in the frame learn the rewards again, from the new origin
+            if not bool(self.settled.all()):
                 model, where, played = cast(MembersOverArms, self.model), ~self.settled, torch.stack(arms, -1)
                 seen = self.frame.settle(torch.stack(rewards, -1), where)
                 scale, weights = _learned_again(model, self.scale, played, seen, list(times))
@@ -410,8 +411,8 @@ class FirstRewards(HasState):
 def _learned_again(
     model: MembersOverArms, scale: MemberScale, arms: Tensor, rewards: Tensor, times: list[Time]
 ) -> tuple[MemberScale, Tensor]:
-    """The scale after K rewards (S, K) of the frame alone (NaN: nothing is learned), and the weights (S, P, K) of the
-    posterior means on the prior covariances with those observations (``condition_mean``).
+    """The scale after only these K rewards (S, K) in the frame (NaN: not learned), and the weights (S, P, K) of the
+    prior covariances in the posterior means (``condition_mean``).
 
     With L L^T = K_AA + lambda I over the observations, mu_j = sum_{k < j} L_jk z_k is the prediction of the j-th
     reward, L_jj^2 its variance, z_j = (clipped residual) / L_jj, and the weights are L^-T z.

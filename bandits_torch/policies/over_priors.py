@@ -1,5 +1,5 @@
-"""Policies for an unknown prior: UCB or draws over candidate priors or length-scales, rules that eliminate some, and
-hyperparameters that are learned as a policy plays."""
+"""Policies for an unknown prior: UCB or draws over candidate priors or length-scales, elimination of candidates, and
+hyperparameters that are refitted while a policy plays."""
 
 from __future__ import annotations
 
@@ -40,28 +40,29 @@ _ROUNDING = 1e-9
 
 
 class UnknownPriorPolicy(Policy):
-    """UCB or a draw under every candidate prior, reduced to one value per choice; every prior learns every reward.
+    """Scores each choice by UCB or a draw under every candidate prior, and reduces these to one value per choice. Every
+    prior learns every reward.
 
     Args:
         model: of batch shape (S, P), replicates and candidate priors: an ``ArmGP`` (``arm_gp_over_priors``), or an
             ``OnlineGP`` (``online_gp_over_priors``) over the inputs of ``choices``.
-        width: multiplies sigma; its value may differ between priors.
+        width: may differ between priors.
         choices: None for an ``ArmGP``; a ``Domain`` for an ``OnlineGP``.
         search: of the search over a domain, see ``IndexPolicy``.
         seed, first_replicate: of the search and of draws, see ``IndexPolicy``.
-        draws: True to score arms, in place of UCB, by a draw f^p ~ GP(mu^p, k^p) under every prior p (Thompson
-            sampling). Only over arms.
+        draws: True to score arms by a draw f^p ~ GP(mu^p, k^p) under every prior p (Thompson sampling) in place of
+            UCB. Only over arms.
 
     A step costs one batched step of the model, and with ``draws`` a root of every prior's covariance
     (``ThompsonSampling``). ``trace`` records the prior played. Ties between arms go to the smallest index, ties between
-    priors to the first. An index that is NaN is never chosen. Rewards of a static model may arrive in any order; under
-    drift of an ``ArmGP`` a late reward is a ValueError. With choices pending, draws are of the model as it is.
+    priors to the first. An index that is NaN counts as -inf. Rewards of a static model may arrive in any order; if an
+    ``ArmGP`` drifts, a late reward is a ValueError. Draws ignore pending choices.
 
     Raises ValueError for a model of another kind or batch shape, and ``draws`` over a domain.
     """
 
-    needed: tuple[str, ...] = ("prior",)  # what ``learn`` needs of ``Choice.why``
-    learns_late = False  # whether rewards may come late under drift of an ``ArmGP``
+    needed: tuple[str, ...] = ("prior",)  # names in ``Choice.why`` that ``learn`` reads
+    learns_late = False  # whether an ``ArmGP`` that drifts learns late rewards
 
     def __init__(
         self,
@@ -118,7 +119,7 @@ class UnknownPriorPolicy(Policy):
     _expects: ClassVar[tuple[str, ...]] = ("choices",)
 
     def expect(self, pending: Pending, time: float) -> None:
-        """Under every prior the model conditions on pending pulls; widths and the priors' records do not change."""
+        """The model conditions on pending pulls under every prior. Widths and the priors' records do not change."""
         self.choices.expect(pending.arm, pending.time)
 
     @torch.no_grad()
@@ -127,7 +128,7 @@ class UnknownPriorPolicy(Policy):
         self.learn_checked(observation)
 
     def check(self, observation: Observation) -> None:
-        """Raise ValueError unless every prior can learn this, and ``why["prior"]`` (S,) are numbers of priors."""
+        """Raise ValueError unless the policy can learn the observation; ``why["prior"]`` (S,): numbers of priors."""
         self.choices.check(observation, *self.needed)
         prior = observation.why["prior"]
         right = prior.dtype == torch.long
@@ -152,7 +153,7 @@ class UnknownPriorPolicy(Policy):
         return mean.gather(-1, at).squeeze(-1), deviation.gather(-1, at).squeeze(-1)
 
     def _step(self, ahead: int = 0) -> int | Tensor:
-        """The step, or one this many steps ahead, in the form that widths take: broadcasting to (S, P)."""
+        """The number of learned steps plus ``ahead``, an integer or (S, 1)."""
         clock = self._clock + ahead
         return clock.unsqueeze(-1) if isinstance(clock, Tensor) else clock
 
@@ -163,11 +164,11 @@ class UnknownPriorPolicy(Policy):
 
     @property
     def _parts(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The parts; random numbers belong to them if the policy draws."""
+        """The parts, with the random streams if the policy draws."""
         return ("choices",) if self._streams is None else ("choices", "_streams")
 
-    _clock: int | Tensor  # steps since the start, (S,) once replicates differ in it
-    _prior: Tensor  # played last, (S,)
+    _clock: int | Tensor  # observations since the start or reset, (S,) once replicates differ
+    _prior: Tensor  # the prior played last, (S,)
     _lasting = ("_prior",)
     _clocks = ("_clock",)
 
@@ -177,7 +178,7 @@ class UnknownPriorPolicy(Policy):
 
 
 class LikeliestPriorPolicy(UnknownPriorPolicy):
-    """GP-UCB under the prior of largest marginal likelihood (type II maximum likelihood).
+    """GP-UCB under the prior with the largest marginal likelihood (type II maximum likelihood).
 
     Source: the type II likelihood baseline of Ziomek et al. 2024, section 7. Arguments: see ``UnknownPriorPolicy``.
     """
@@ -199,14 +200,13 @@ class BayesianPriorPolicy(UnknownPriorPolicy):
 class SampledPriorPolicy(UnknownPriorPolicy):
     """HP-GP-TS: draw a prior from its posterior, then a function under that prior, and play the function's best arm.
 
-    p_t ~ P(p | D), proportional to P(D | p) as all priors are equal before the first reward; f_t ~ GP(mu^{p_t},
-    k^{p_t}); x_t = argmax f_t. The two draws together are one of the posterior over functions, so this is Thompson
-    sampling for an f whose own prior was drawn uniformly from the candidates.
+    p_t ~ P(p | D), proportional to P(D | p) because all priors are equally probable at first; f_t ~ GP(mu^{p_t},
+    k^{p_t}); x_t = argmax f_t. Together this is a draw from the posterior over functions, so it is Thompson sampling
+    for an f whose prior was drawn uniformly from the candidates. p_t is the prior with the largest log P(D | p) + G_p,
+    with independent standard Gumbel numbers G_p.
 
     Args:
         model, seed, first_replicate: see ``UnknownPriorPolicy``; an ``ArmGP``.
-
-    The prior maximises log P(D | p) + G_p, G_p independent standard Gumbel numbers: a draw from the posterior.
 
     Source: Sandberg & Haghir Chehreghani 2025 (arXiv 2502.01226), HP-GP-TS, written from the abstract and introduction;
     their regret bound was not read, and none is claimed. Costs and errors: see ``UnknownPriorPolicy``.
@@ -222,11 +222,11 @@ class SampledPriorPolicy(UnknownPriorPolicy):
 
 
 class _TestedPriors(UnknownPriorPolicy):
-    """Eliminates priors by a test with xi_t of Ziomek et al. 2024, Theorem 4.1; arguments: see ``PriorElimination``."""
+    """Base class: tests priors with xi_t of Ziomek et al. 2024, Theorem 4.1; arguments: see ``PriorElimination``."""
 
-    surviving: Tensor  # (S, P), as the next two
-    _bounds: Tensor
-    _plays: Tensor
+    surviving: Tensor  # (S, P) booleans
+    _bounds: Tensor  # sums of width sigma over the steps at which a prior was played, (S, P)
+    _plays: Tensor  # their number, (S, P)
 
     def __init__(
         self,
@@ -259,27 +259,27 @@ class _TestedPriors(UnknownPriorPolicy):
         return torch.as_tensor(xi)
 
     def _records(self, *sums: str) -> dict[str, Tensor]:
-        """Initial records: all priors survive, and sums over the steps at which each was played are 0."""
+        """Initial records: all priors survive, and their ``sums`` are 0."""
         zeros = self.model.noise_variance.new_zeros(self.model.batch_shape)
         return {"surviving": zeros == 0, **{name: zeros.clone() for name in ("_bounds", "_plays", *sums)}}
 
 
 class PriorElimination(_TestedPriors):
-    """PE-GP-UCB: play the largest UCB of any surviving prior; drop a prior whose predictions fail.
+    """PE-GP-UCB: play the largest UCB of any surviving prior; drop a prior whose predictions are poor.
 
-    (x_t, p_t) = argmax over arms and surviving priors of mu^p_{t-1} + width^p_t sigma^p_{t-1}; with
-    eta_t = y_t - mu^{p_t}_{t-1}(x_t) and S the steps at which p_t was played, p_t is dropped when
+    (x_t, p_t) = argmax over arms and surviving priors of mu^p_{t-1} + width^p_t sigma^p_{t-1}. With
+    eta_t = y_t - mu^{p_t}_{t-1}(x_t) and S the steps at which p_t was played, p_t is dropped if
 
         |sum_{i in S} eta_i| > sqrt(xi_t |S|) + sum_{i in S} width_i sigma^{p_t}_{i-1}(x_i).
 
-    Source: Ziomek et al. 2024, Algorithm 1, with two corrections. The print has sigma_i where the proof has
+    Source: Ziomek et al. 2024, Algorithm 1, with two corrections. The paper prints sigma_i, but its proof needs
     sigma_{i-1}, the deviation before the observation; with sigma_i the true prior is rejected in most runs
-    (tests/claims). The print's xi_t lacks the factor 2 of a two-sided event (``elimination_xi``).
+    (tests/claims). The printed xi_t lacks the factor 2 of a two-sided event (``elimination_xi``).
 
     With ``draws`` it is PE-GP-TS of Sandberg & Haghir Chehreghani 2025 (arXiv 2502.01226): (x_t, p_t) = argmax of
-    f^p(x) over arms and surviving priors, f^p ~ GP(mu^p, k^p), and the test as above, with the width. This was written
-    from their abstract and introduction, which say that priors of poor predictive performance are disqualified. The
-    maximum over priors and the test of PE-GP-UCB are our reading. No theorem is claimed for it.
+    f^p(x) over arms and surviving priors, f^p ~ GP(mu^p, k^p), with the same test. This was written from their abstract
+    and introduction, which say that priors of poor predictive performance are disqualified. The maximum over priors and
+    the test of PE-GP-UCB are our reading. No theorem is claimed for it.
 
     Args:
         model, choices, search, seed, first_replicate, draws: see ``UnknownPriorPolicy``.
@@ -289,16 +289,16 @@ class PriorElimination(_TestedPriors):
         xi: ``"two-sided"`` or ``"printed"``, the form of xi_t.
 
     The last surviving prior is never dropped. ``trace`` records the prior played, the number of survivors, the
-    prior dropped in this step (-1: none), and whether even the last one was refuted (no candidate fits). Under drift of
-    an ``ArmGP`` a late reward is a ValueError, because it cannot be predicted.
+    prior dropped at this step (-1: none), and ``all_refuted``, whether the last survivor has ever failed the test. If
+    an ``ArmGP`` drifts, a late reward is a ValueError, because it cannot be predicted.
 
     Raises ValueError unless 0 < ``delta`` < 1, ``noise_scale`` > 0 and ``xi`` is one of the two.
     """
 
     _JUDGED = ("surviving", "_errors", "_bounds", "_plays", "_dropped", "_refuted")
-    _errors: Tensor  # (S, P)
-    _dropped: Tensor  # in this step, (S,)
-    _refuted: Tensor  # the last one, too, (S,)
+    _errors: Tensor  # sums of eta, (S, P)
+    _dropped: Tensor  # the prior dropped at this step, (S,)
+    _refuted: Tensor  # whether the last survivor has failed the test, (S,)
 
     def _fresh(self) -> dict[str, Any]:
         own = super()._fresh()
@@ -308,7 +308,7 @@ class PriorElimination(_TestedPriors):
 
     def _over(self, base: AcquisitionFunction) -> OverPriors:
         over = OptimisticOverPriors(base)
-        over.surviving = self.surviving  # of the right shape, and one survives: nothing to be looked at
+        over.surviving = self.surviving  # needs no check: at least one survives
         return over
 
     def learn_checked(self, observation: Observation) -> None:
@@ -335,29 +335,29 @@ class PriorElimination(_TestedPriors):
 
     @property
     def restarts(self) -> Tensor:
-        """How often each replicate has restarted, (S,): never."""
+        """Number of restarts, (S,): always 0."""
         return torch.zeros_like(self._prior)
 
     def refitted(self, where: Tensor) -> None:
-        """The priors' hyperparameters have been learned anew in the replicates with ``where`` (S,) True. The records
-        belong to other priors, so all priors come back, with empty records."""
+        """Called after the hyperparameters have changed in the replicates with ``where`` (S,) True. All priors are then
+        other priors: all survive, with empty records."""
         self._renew(where, *self._JUDGED)
 
     needed = ("prior", "width")
 
 
 class RegretBalancing(_TestedPriors):
-    """Regret balancing: follow the prior that was followed least, and drop priors with too little reward.
+    """Regret balancing: play by the prior that was followed least, and drop priors with too little reward.
 
     With S_p the steps at which p was followed, the surviving prior with the smallest |S_p| + 1 chooses (suspected
-    regret R^p(t) = t). Once all survivors were followed, with
+    regret R^p(t) = t). Once all survivors have been followed, with
 
         L(p) = sum_{i in S_p} y_i / |S_p| - sqrt(xi_t / |S_p|),
 
     p stays if L(p) + sum_{i in S_p} width_i sigma^p_{i-1}(x_i) / |S_p| >= max over survivors of L.
 
     Source: Ziomek et al. 2024, Algorithm 2, as printed, with xi_t of their Theorem 4.1 (``elimination_xi``). The
-    test compares rewards of different steps, so it holds for functions and arm sets that do not change. The
+    test compares rewards of different steps, so it is valid for functions and arm sets that do not change. The
     prior with the largest L always stays. Arguments: those of ``PriorElimination``, without ``draws``.
 
     ``trace`` records the prior followed and the number of survivors. Rewards may arrive in any order: the deviation of
@@ -394,9 +394,11 @@ class RegretBalancing(_TestedPriors):
             xi=xi,
         )
 
-    _alone: ModelChoices | None = None  # with what was learned alone, where pulls are pending
-    _expects = ("choices", "_plays", "_alone")
-    _rewards: Tensor  # (S, P)
+    _before_pending: ModelChoices | None = (
+        None  # a copy of the choices without pending pulls, if there are some
+    )
+    _expects = ("choices", "_plays", "_before_pending")
+    _rewards: Tensor  # sums over the steps at which a prior was followed, (S, P)
 
     def _fresh(self) -> dict[str, Any]:
         return super()._fresh() | self._records("_rewards")
@@ -406,7 +408,7 @@ class RegretBalancing(_TestedPriors):
         return self.surviving
 
     def suspected(self) -> Tensor:
-        """R^p of the coming step, if p is followed, (S, P)."""
+        """R^p after the coming step, if p is followed, (S, P)."""
         return self._plays + 1
 
     def followed(self) -> Tensor:
@@ -418,17 +420,17 @@ class RegretBalancing(_TestedPriors):
 
     @torch.no_grad()
     def choose(self, time: float, available: Tensor | Domain | None = None) -> Choice:
-        """The best under the prior that is followed, with that prior and width_i sigma^p_{i-1}(x_i)."""
+        """The best choice under the prior that is followed; ``why["bound"]`` is width_i sigma^p_{i-1}(x_i), (S,)."""
         choice = super().choose(time, available)
-        prior, learned = choice.why["prior"], self.choices if self._alone is None else self._alone
+        prior, learned = choice.why["prior"], self._before_pending or self.choices
         deviation = learned.predict(choice.arm, time)[1].gather(-1, prior.unsqueeze(-1)).squeeze(-1)
         return Choice(choice.arm, {"prior": prior, "bound": choice.why["width"] * deviation})
 
     def expect(self, pending: Pending, time: float) -> None:
         """See ``UnknownPriorPolicy``; a pending pull counts as a play of the prior that was followed."""
         self.check(Observation(pending.time, pending.arm, torch.zeros(self.replicates), pending.why))
-        if self._alone is None:
-            self._alone = copy.deepcopy(self.choices)
+        if self._before_pending is None:
+            self._before_pending = copy.deepcopy(self.choices)
         super().expect(pending, time)
         self._plays.scatter_add_(-1, pending.why["prior"].unsqueeze(-1), torch.ones_like(self._plays[:, :1]))
 
@@ -443,7 +445,7 @@ class RegretBalancing(_TestedPriors):
         self.surviving &= ~outdone(self._rewards, self._plays, self._reach(xi), xi, playing)
 
     def _reach(self, xi: Tensor) -> Tensor:
-        """How far a prior's mean reward may lie below the largest mean reward - sqrt(xi / n) in play, (S, P)."""
+        """How far a prior's mean reward may lie below the largest (mean reward - sqrt(xi / n)) in play, (S, P)."""
         return self._bounds / self._plays - torch.sqrt(xi / self._plays)
 
     def trace(self) -> dict[str, Tensor | float]:
@@ -454,17 +456,16 @@ class ShrinkingLengthScale(UnknownPriorPolicy):
     """A-GP-UCB: UCB under the length-scale theta_0 / g(t), which shrinks with time; the width uses its norm bound.
 
     Source: Berkenkamp, Schoellig & Krause 2019, Algorithm 1, with b(t) = 1 and g(t) = max(1, t^shrink) rounded up to
-    the next of ``factors``: they allow any g that grows without bound, so also the rounded one. Valid once
-    g(t) >= theta_0 / theta, theta the true length-scale.
+    the next of ``factors``; they allow any g that grows without bound. Valid once g(t) >= theta_0 / theta, with theta
+    the true length-scale.
 
     Args:
         model: of batch shape (S, P), member p with length-scale theta_0 / factors[p].
         width: with a norm bound for each member.
-        factors: P ascending numbers from 1 on.
+        factors: P ascending numbers, the first 1.
         shrink: exponent of g, in (0, 1); after the largest factor the length-scale stays.
 
-    Late rewards: see ``UnknownPriorPolicy``. Raises ValueError for ``factors`` that are not P ascending numbers from 1
-    on, and unless 0 < ``shrink`` < 1.
+    Late rewards: see ``UnknownPriorPolicy``. Raises ValueError for other ``factors``, and unless 0 < ``shrink`` < 1.
     """
 
     def __init__(self, model: ArmGP, width: Width, factors: Sequence[float], shrink: float = 0.25) -> None:
@@ -484,12 +485,12 @@ class ShrinkingLengthScale(UnknownPriorPolicy):
 class LengthScaleBalancing(RegretBalancing):
     """LB-GP-UCB: follow the length-scale with the least regret bound, and drop those with too little reward.
 
-    A member enters when g(t) reaches its factor, and stays until it is refuted. With n_p the number of steps at which
-    member p was followed, the member in play with the least R_p(n_p + 1) chooses,
+    A member enters when t^shrink reaches its factor, and stays until it is dropped. With n_p the number of steps at
+    which member p was followed, the member in play with the least R_p(n_p + 1) chooses,
 
-        R_p(n) = sqrt(n gamma) (sqrt(gamma) + B),    gamma = (factor_p / theta_0)^d ln(n + 1)^{d+1};
+        R_p(n) = sqrt(n gamma) (sqrt(gamma) + B),    gamma = (factor_p / theta_0)^d ln(n + 1)^{d+1}.
 
-    once all of them were followed, p is dropped when
+    Once all members in play have been followed, p is dropped if
 
         mean reward of p + sqrt(xi_t / n_p) + 2 sum_{i in S_p} width_i sigma^p_{i-1}(x_i) / n_p
             < max_q (mean reward of q - sqrt(xi_t / n_q)),    xi_t = 2 R^2 ln(2 P pi^2 t^2 / (3 delta)).
@@ -498,8 +499,8 @@ class LengthScaleBalancing(RegretBalancing):
     than the noise. Valid for functions and arm sets that do not change.
 
     Source: Ziomek, Adachi & Osborne 2024 (arXiv 2410.10384), length-scale balancing; the growth bound for squared
-    exponential kernels, scaled by the length-scale. Written from its abstract and its authors' published code, which
-    has one width sigma in the test where the argument above needs two, and ln n, which is 0 for n = 1.
+    exponential kernels, scaled by the length-scale. Written from the abstract and the authors' published code. The code
+    has one width sigma in the test, but the argument above needs two; and ln n, which is 0 for n = 1.
 
     Args:
         model, width, factors, shrink: as for ``ShrinkingLengthScale``; the width has one norm bound B for all.
@@ -550,7 +551,7 @@ class LengthScaleBalancing(RegretBalancing):
 
 
 def _checked_factors(factors: Sequence[float], shrink: float, model: ArmGP) -> tuple[Tensor, float]:
-    """Factors of length-scales theta_0 / factor, (P,), and the exponent of their growth g(t) = t^shrink."""
+    """The factors, (P,), and ``shrink``."""
     given, P = list(factors), model.batch_shape[-1]
     validation.probability("shrink", shrink)
     right = sorted(set(given)) == given and given[:1] == [1.0] and len(given) == P
@@ -559,15 +560,15 @@ def _checked_factors(factors: Sequence[float], shrink: float, model: ArmGP) -> t
 
 
 def _under_one(base: AcquisitionFunction, prior: Tensor) -> OverPriors:
-    """Uses only the scores under one prior, (S,)."""
+    """Uses only the scores under ``prior``, (S,)."""
     over = OptimisticOverPriors(base)
     over.surviving = torch.nn.functional.one_hot(prior, over.num_priors).bool()
     return over
 
 
 def outdone(rewards: Tensor, plays: Tensor, reach: Tensor, xi: float | Tensor, playing: Tensor) -> Tensor:
-    """Which members in play, ``playing`` (S, P), are outdone: their mean reward + ``reach`` is below the largest mean
-    reward - sqrt(xi / n) of a member in play. None is outdone before all members in play were followed.
+    """Which members in play, ``playing`` (S, P), are outdone: their mean reward + ``reach`` is below the largest (mean
+    reward - sqrt(xi / n)) of a member in play. None is outdone before all members in play have been followed.
 
     Args:
         rewards, plays: (S, P), sums of rewards and n, how often each member was followed.
@@ -583,9 +584,10 @@ class LearnedHyperparameters(WrappingPolicy):
     """Plays a policy and refits its model on a schedule and when predictions become poor.
 
     The shortfall of a reward is (z^2 - 1)/2, with z its prediction error in predictive standard deviations: the
-    expected minus the observed predictive log-likelihood. A replicate is refitted after every ``every`` observations,
-    when the mean shortfall of the last ``memory`` rewards exceeds ``tolerance`` nats, and when the policy restarts. If
-    the model holds fewer than ``first`` observations, after a restart or with a short window, the fit uses the latest
+    expected minus the observed predictive log-likelihood. A replicate is refitted after ``first`` observations, then
+    after every ``every`` observations, when the policy restarts, and when the mean shortfall exceeds ``tolerance``
+    nats. That mean is exponential: each reward has weight 1 / ``memory``, and it starts at 0 after a refit. If the
+    model holds fewer than ``first`` observations, after a restart or with a short window, the fit uses the latest
     observations that the policy has seen; otherwise one bad fit could make an event-triggered policy restart without
     end. A theorem for a known prior does not cover a learned one.
 
@@ -595,9 +597,10 @@ class LearnedHyperparameters(WrappingPolicy):
         policy: an index policy whose model has a ``learnable`` kernel; or prior elimination on a domain, which fits
             each prior and resets its elimination record after a refit.
         every: observations between refits.
-        first: observations before the first.
-        tolerance: of the mean shortfall, in nats; infinity: refit only on the schedule.
-        memory: number of rewards in the mean shortfall.
+        first: observations before the first refit.
+        tolerance: largest mean shortfall, in nats; infinity: refit only on the schedule and after restarts.
+        memory: of the mean shortfall; also the fewest observations after a refit before it is tested, or ``every`` if
+            that is smaller.
         most: largest number of (latest) observations in a fit.
         budget: seconds that the fits of one step may take together (``fit_hyperparameters``); then
             ``trace()["fit_seconds"]`` is the total time of all fits. None: no limit. With a limit, runs depend on the
@@ -623,7 +626,8 @@ class LearnedHyperparameters(WrappingPolicy):
         self._remembers = isinstance(policy, IndexPolicy)  # prior elimination forgets nothing
         kinds = ArmGP | OnlineGP if self._remembers else OnlineGP
         fits = isinstance(policy, IndexPolicy | PriorElimination) and isinstance(policy.model, kinds)
-        validation.require(fits, "policy", policy, "an index policy over an ArmGP or OnlineGP")
+        expected = "an index policy over an ArmGP or OnlineGP, or prior elimination over an OnlineGP"
+        validation.require(fits, "policy", policy, expected)
         self.policy = policy
         policy.choices.takes_noise = False  # the fit assumes one noise variance
         self.dim = policy.dim
@@ -633,22 +637,24 @@ class LearnedHyperparameters(WrappingPolicy):
         self.most = validation.positive_integer("most", most)
         self.tolerance = validation.positive_or_infinite("tolerance", tolerance)
         self.budget = None if budget is None else validation.positive("budget", budget)
-        policy.model.requires_grad_(False)  # searches of the acquisition then record no graph of them
+        policy.model.requires_grad_(
+            False
+        )  # hyperparameters: a search of the acquisition needs no gradient of them
         self._begin()
 
     def __getattr__(self, name: str) -> Any:
         """The policy's public attribute of this name."""
-        if name.startswith("_") or "policy" not in vars(self):  # copies and pickles ask before there is one
+        if name.startswith("_") or "policy" not in vars(self):  # copy and pickle ask before the policy is set
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self.policy, name)
 
     @property
     def model(self) -> ArmGP | OnlineGP:
-        """The policy's."""
+        """The policy's model."""
         return cast(ArmGP | OnlineGP, self.policy.model)
 
     def learn(self, observation: Observation) -> None:
-        """The policy learns; then the replicates whose time has come are refitted. Waits for the device."""
+        """The policy learns; then the replicates that are due are refitted. Waits for the device."""
         self.policy.check(observation)
         with torch.no_grad():
             mean, deviation = self.policy.predict(observation.arm, observation.time)
@@ -673,15 +679,15 @@ class LearnedHyperparameters(WrappingPolicy):
             members = due.unsqueeze(-1).expand(-1, self.model.batch_shape.numel() // self.replicates)
             fitted = members.reshape(-1).nonzero().flatten().tolist()
             remembered: dict[int, tuple[Tensor, Tensor]] = {}
-            if self._remembers:  # the latest observations of replicates whose model holds too few
+            if self._remembers:
                 held, seen = self.model.num_observations.reshape(-1).tolist(), self._seen.tolist()
                 for k in (k for k in fitted if held[k] < self.first):
                     X, y = self._X[k, -seen[k] :], self._y[k, -seen[k] :]
                     y = y - mean_offsets(self.model, X, k)
                     remembered[k] = kernel_inputs(self.model, X, k), y
-            begun = perf_counter()
+            started = perf_counter()
             fit_hyperparameters(self.model, fitted, self.most, remembered, self.budget)
-            self._fit_seconds += perf_counter() - begun
+            self._fit_seconds += perf_counter() - started
             self.policy.refitted(due)
             self._refits += due
             self._since.masked_fill_(due, 0)
@@ -693,15 +699,15 @@ class LearnedHyperparameters(WrappingPolicy):
         return self.policy.trace() | {"refits": self._refits, "noise_variance": self._noise()} | timed
 
     def _noise(self) -> Tensor:
-        """Noise variance, (S,), a mean over the priors where there are several."""
+        """Noise variance, (S,), the mean over priors if there are several."""
         return self.model.noise_variance.expand(self.model.batch_shape).reshape(self.replicates, -1).mean(-1)
 
     _since: Tensor  # observations since the last refit, (S,)
     _refits: Tensor  # (S,)
     _shortfall: Tensor  # (S,)
-    _seen: Tensor  # observations, (S,)
-    _X: Tensor  # of the latest observations, (S, n, d)
-    _y: Tensor
+    _seen: Tensor  # number of observations, (S,)
+    _X: Tensor  # inputs of the latest observations, (S, n, D)
+    _y: Tensor  # their rewards, (S, n)
     _fit_seconds: float
     _lasting = ("_since", "_refits", "_shortfall", "_X", "_y", "_fit_seconds")  # what was learned stays
 
