@@ -242,7 +242,7 @@ REFUSED = [
         lambda: draw_matheron_paths(ArmGP(4, cyclic().prior.kernel, 0.1), torch.Size([1])),
     ),
     ("model.batch_shape", lambda: draw_matheron_paths(over_two(2), torch.Size([1]))),
-    ("noise is noise_variance alone", lambda: draw_matheron_paths(of_own_noise(), torch.Size([1]))),
+    ("observations all have its", lambda: draw_matheron_paths(of_own_noise(), torch.Size([1]))),
     (
         "kernel.batch_shape",
         lambda: gen_kernel_features(

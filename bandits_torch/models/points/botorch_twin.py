@@ -1,4 +1,5 @@
-"""A fitted ``SingleTaskGP`` as the parts of an ``OnlineGP``, and back: its transforms join kernel and mean."""
+"""Converts a fitted ``SingleTaskGP`` to the parts of an ``OnlineGP`` and back: its input and outcome transforms become
+part of the kernel and of the prior mean."""
 
 from __future__ import annotations
 
@@ -24,13 +25,13 @@ from bandits_torch.kernels.composed import ByKernel
 
 
 class _InUnits:
-    """Shared by kernel and mean: the transforms, which learn nothing while the model is used."""
+    """Holds the transforms for kernel and mean, and keeps them in evaluation mode, in which they do not learn."""
 
     input_transform: InputTransform | None
     outcome_transform: Standardize | None
 
     def inputs(self, x: Tensor) -> Tensor:
-        """Inputs of the fitted module for inputs in the user's units."""
+        """Transform inputs in the user's units."""
         return x if self.input_transform is None else self.input_transform.transform(x)
 
     def train(self, mode: bool = True) -> Self:
@@ -42,9 +43,9 @@ class _InUnits:
 
 
 class TransformedKernel(_InUnits, Kernel):
-    """s^2 k(T(x), T(x')): a fitted kernel of normalised inputs and standardised outcomes, in the units of the data.
+    """s^2 k(T(x), T(x')) in the user's units: k is the fitted kernel, T the input transform, s the outcomes' deviation.
 
-    ``running``: whether the outcomes' deviation s follows the data (``OnlineGP.from_botorch``).
+    ``running``: whether s follows the data (``OnlineGP.from_botorch``).
     """
 
     def __init__(
@@ -69,16 +70,16 @@ class TransformedKernel(_InUnits, Kernel):
         return _scale_of(self.outcome_transform, next(self.base_kernel.parameters()))
 
     def scaled(self, values: Tensor) -> Tensor:
-        """s times values of a function that has the fitted kernel."""
+        """s times ``values``, those of a function with covariance k."""
         return self.scale * values
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Any:
-        """GPyTorch's: the matrix, or its diagonal."""
+        """The matrix, or its diagonal."""
         return self.scale**2 * self.base_kernel(self.inputs(x1), self.inputs(x2), diag=diag, **params)
 
 
 class TransformedMean(_InUnits, Mean):
-    """mean + s m(T(x)): a fitted prior mean, in the units of the data."""
+    """mu + s m(T(x)), in the user's units: m is the fitted prior mean, mu and s the outcomes' mean and deviation."""
 
     def __init__(
         self, base_mean: Mean, input_transform: InputTransform | None, outcome_transform: Standardize | None
@@ -88,7 +89,7 @@ class TransformedMean(_InUnits, Mean):
         self.input_transform, self.outcome_transform = input_transform, outcome_transform
 
     def forward(self, x: Tensor) -> Tensor:
-        """Point by point."""
+        """The mean at each point."""
         mean = self.base_mean(self.inputs(x))
         if self.outcome_transform is None:
             return mean
@@ -100,14 +101,17 @@ def _scale_of(transform: Standardize | None, like: Tensor) -> Tensor:
 
 
 def relearn(transform: Standardize, targets: Tensor) -> None:
-    """Mean and deviation of these targets, (n,), as BoTorch learns them."""
+    """Set mean and deviation of ``transform`` to those of these targets, (n,)."""
     transform.train()
     transform(targets.unsqueeze(-1))
     transform.eval()
 
 
 def parts_of(fitted: SingleTaskGP, running: bool) -> tuple[dict[str, Any], Tensor, Tensor, Likelihood]:
-    """The arguments that build an ``OnlineGP``, the data (n, d) and (n, 1) in the user's units, and the likelihood."""
+    """Arguments of ``OnlineGP``, the data, (n, d) and (n, 1) in the user's units, and a copy of the likelihood.
+
+    Raises ValueError for a ``fitted`` that ``OnlineGP.from_botorch`` does not take.
+    """
     validation.require(type(fitted) is SingleTaskGP, "fitted", type(fitted).__name__, "a SingleTaskGP")
     shape = tuple(fitted.batch_shape)
     validation.require(shape == (), "fitted.batch_shape", shape, "(): one model")
@@ -117,33 +121,34 @@ def parts_of(fitted: SingleTaskGP, running: bool) -> tuple[dict[str, Any], Tenso
     alike = inward is None or (
         inward.transform_on_train and inward.transform_on_eval and not inward.is_one_to_many
     )
-    expected = "one that transforms every point in the same way, observed or not"
+    expected = "one that maps each point to one point, in the same way whether observed or not"
     validation.require(alike, "fitted.input_transform", inward, expected)
     affine = isinstance(outward, Standardize) and not isinstance(outward, StratifiedStandardize)
-    expected = (
-        "Standardize or none: after another, outcomes are not Gaussian. Transform them yourself, then fit"
-    )
+    expected = "Standardize or None. For another transform, transform the outcomes before the fit"
     validation.require(outward is None or affine, "fitted.outcome_transform", outward, expected)
-    expected = "False: fitted has no Standardize to follow the data"
+    expected = "False, because fitted.outcome_transform is not a Standardize"
     validation.require(affine or not running, "running", running, expected)
     likelihood = fitted.likelihood
     known = isinstance(likelihood, GaussianLikelihood | FixedNoiseGaussianLikelihood)
-    validation.require(known, "fitted.likelihood", likelihood, "Gaussian")
+    validation.require(known, "fitted.likelihood", likelihood, "a Gaussian likelihood")
     noise = likelihood.noise.detach()
     same = torch.allclose(noise, noise.mean(), rtol=1e-6, atol=0.0)
     validation.require(same, "fitted.likelihood.noise", noise, "the same for all observations")
 
     training, cache = fitted.training, fitted.prediction_strategy
-    fitted.train()  # in which mode BoTorch shows the inputs as they were given
+    fitted.train()  # in this mode ``train_inputs`` are not transformed
     X, Y = fitted.train_inputs[0].detach(), fitted.train_targets.detach().unsqueeze(-1)
     fitted.train(training)
     fitted.prediction_strategy = cache
     if outward is not None:
         Y = outward.untransform(Y)[0].detach()
-    parts = [None if one is None else copy.deepcopy(one).eval() for one in (inward, outward)]
+    transforms = [None if one is None else copy.deepcopy(one).eval() for one in (inward, outward)]
     kernel, mean = copy.deepcopy(fitted.covar_module), copy.deepcopy(fitted.mean_module)
     if inward is not None or outward is not None:
-        kernel, mean = TransformedKernel(kernel, parts[0], parts[1], running), TransformedMean(mean, *parts)
+        kernel, mean = (
+            TransformedKernel(kernel, transforms[0], transforms[1], running),
+            TransformedMean(mean, *transforms),
+        )
     arguments = {
         "kernel": kernel.eval(),
         "noise_variance": noise.mean() * _scale_of(outward, Y) ** 2,
@@ -156,12 +161,12 @@ def parts_of(fitted: SingleTaskGP, running: bool) -> tuple[dict[str, Any], Tenso
 
 
 def twin_of(model: Any, likelihood: Likelihood | None, anew: bool = False) -> SingleTaskGP:
-    """A ``SingleTaskGP`` with the contents of an ``OnlineGP``; ``anew``: its outcome transform first learns from the
-    data."""
+    """A ``SingleTaskGP`` with the data and parts of an ``OnlineGP``. ``anew``: its outcome transform is fitted to the
+    data first."""
     shape = tuple(model.batch_shape)
     validation.require(shape == (), "model.batch_shape", shape, "(): one model")
-    held = int(model.num_observations)
-    validation.require(held > 0, "num_observations", held, "at least 1: a SingleTaskGP has data")
+    count = int(model.num_observations)
+    validation.require(count > 0, "num_observations", count, "at least 1: a SingleTaskGP has data")
     kernel, mean = copy.deepcopy(model.kernel), copy.deepcopy(model.prior_mean)
     inward = outward = None
     if isinstance(kernel, TransformedKernel):
@@ -182,7 +187,7 @@ def twin_of(model: Any, likelihood: Likelihood | None, anew: bool = False) -> Si
         if likelihood is None:
             likelihood = GaussianLikelihood(noise_constraint=GreaterThan(1e-6 * float(noise))).to(Y)
         likelihood.noise = noise
-    with validate_input_scaling(False):  # the data were not chosen here
+    with validate_input_scaling(False):  # the input transform is set below
         twin = SingleTaskGP(X, Y, variances, likelihood, kernel, mean, outcome_transform=None)
     if outward is not None:
         twin.outcome_transform = outward
@@ -193,14 +198,14 @@ def twin_of(model: Any, likelihood: Likelihood | None, anew: bool = False) -> Si
 
 @GenKernelFeatures.register(TransformedKernel)
 def _features(kernel: TransformedKernel, *, num_inputs: int, num_outputs: int) -> KernelFeatureMap:
-    """BoTorch's random features of the fitted kernel, of transformed inputs, times s."""
-    some = next(kernel.base_kernel.parameters()).new_zeros(1, num_inputs)
-    inside = kernel.inputs(some).shape[-1]
-    features = gen_kernel_features(kernel.base_kernel, num_inputs=inside, num_outputs=num_outputs)
+    """s times BoTorch's random features of the fitted kernel at transformed inputs."""
+    example = next(kernel.base_kernel.parameters()).new_zeros(1, num_inputs)
+    columns = kernel.inputs(example).shape[-1]
+    features = gen_kernel_features(kernel.base_kernel, num_inputs=columns, num_outputs=num_outputs)
     inward = ByKernel(kernel, TransformedKernel.inputs)
     outward = ByKernel(kernel, TransformedKernel.scaled)
-    own: Any = features.input_transform
-    features.input_transform = inward if own is None else ChainedTransform(own, inward)
-    own = features.output_transform
-    features.output_transform = outward if own is None else ChainedTransform(outward, own)
+    present: Any = features.input_transform
+    features.input_transform = inward if present is None else ChainedTransform(present, inward)
+    present = features.output_transform
+    features.output_transform = outward if present is None else ChainedTransform(outward, present)
     return features

@@ -1,6 +1,6 @@
-"""Predictions of many Gaussian processes over points and time, of each by itself and of their mixture.
+"""Predictions of many Gaussian processes over points and time: of each process, and of their mixture.
 
-Their kernels: an unknown mean and Matern 5/2 over points, forgetting or Matern 3/2 over time.
+Their kernels: an unknown mean plus Matern 5/2 over points, times exponential forgetting or Matern 3/2 over time.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from torch.autograd.function import once_differentiable
 from bandits_torch import validation
 from bandits_torch.models.online_model import MarginalPosterior
 
-CONSTANT = 1.0  # variance of the unknown mean, in units of the variance about it
-_NEAR = 1e-16  # squared distance of a point from itself, where a square root of 0 would have no gradient
+CONSTANT = 1.0  # prior variance of the unknown mean, in units of the prior variance about it
+_NEAR = 1e-16  # least r^2: a square root of 0 has no gradient
 
 
 def matern_parts(U: Tensor, V: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """e^{-r}, 1 + r and Matern 5/2 between points over their length-scales, ``... x b x d``, ``... x n x d``."""
+    """e^{-r}, 1 + r and Matern 5/2, ``... x b x n``, between points ``... x b x d`` and ``... x n x d``, in units of
+    the length-scales, with r = sqrt(5) times the distance."""
     squared = U.square().sum(-1).unsqueeze(-1) + V.square().sum(-1).unsqueeze(-2) - 2 * U @ V.mT
     return _matern(squared.clamp_min(0.0))
 
@@ -31,7 +32,7 @@ def matern_parts(U: Tensor, V: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def covariance(U: Tensor, V: Tensor, lengthscale: Tensor) -> Tensor:
     """1 + Matern 5/2 of points ``... x b x d`` and ``... x n x d`` with length-scales ``... x d``: ``... x b x n``.
 
-    Each number depends on its two points alone, to the last bit, whichever other points are in the call.
+    Each covariance depends, to the last bit, on its two points alone, not on the other points in the call.
     """
     U, V = U / lengthscale.unsqueeze(-2), V / lengthscale.unsqueeze(-2)
     squared = torch.zeros((), dtype=U.dtype, device=U.device)
@@ -41,7 +42,7 @@ def covariance(U: Tensor, V: Tensor, lengthscale: Tensor) -> Tensor:
 
 
 def _matern(squared: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """e^{-r}, 1 + r and Matern 5/2 of squared distances in length-scales."""
+    """e^{-r}, 1 + r and Matern 5/2 from squared distances in units of the length-scales."""
     r = (5 * squared + _NEAR).sqrt()
     decay, tail = (-r).exp(), 1 + r
     return decay, tail, (tail + r.square() / 3) * decay
@@ -49,10 +50,10 @@ def _matern(squared: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 @dataclass(frozen=True, eq=False)
 class FadingKernels:
-    """k_T of many members, e^{-r} or, where smooth, (1 + r) e^{-r}, r = c tau.
+    """k_T of P members: e^{-r}, or (1 + r) e^{-r} if smooth, with r = c |tau|.
 
     Attributes:
-        decay: (P,) c.
+        decay: (P,) c > 0, or 0 without forgetting.
         smooth: (P,) booleans.
     """
 
@@ -61,34 +62,34 @@ class FadingKernels:
 
     @classmethod
     def from_rates(cls, forgetting_rate: Tensor, timescale: Tensor) -> FadingKernels:
-        """Exponential forgetting, (1 - eps)^{tau / 2}; where a time-scale T is finite Matern 3/2, c = sqrt(3) / T."""
+        """Exponential forgetting, (1 - eps)^{tau / 2}; if a time-scale T is finite, Matern 3/2 with c = sqrt(3) / T."""
         smooth = timescale.isfinite()
         exponential = -0.5 * torch.log1p(-forgetting_rate)
         return cls(torch.where(smooth, math.sqrt(3) / timescale, exponential), smooth)
 
     def of(self, member: Tensor) -> FadingKernels:
-        """Those of these members, of any shape."""
+        """The kernels of members with these numbers, of any shape."""
         return FadingKernels(self.decay[member], self.smooth[member])
 
     @property
     def effective_rate(self) -> Tensor:
-        """eps; of a smooth one that of the exponential one with the same integral."""
+        """eps; for a smooth kernel, eps of the exponential kernel with the same integral."""
         return -torch.expm1(-torch.where(self.smooth, self.decay, 2 * self.decay))
 
     def __call__(self, gap: Tensor) -> Tensor:
-        """k_T of gaps, ``... P x b x n`` (a 1 in place of P: the same for all)."""
+        """k_T of gaps ``... P x b x n``, or ``... 1 x b x n`` if all members have the same gaps."""
         r = self.decay[..., None, None] * gap.abs()
         return (1 + self.smooth[..., None, None] * r) * (-r).exp()
 
     def slope(self, gap: Tensor) -> Tensor:
-        """Its derivative by the gap: -c sign(tau) e^{-r} or, smooth, -c r sign(tau) e^{-r}, r = c |tau|."""
+        """Derivative of k_T with respect to the gap: -c sign(tau) e^{-r}, or -c r sign(tau) e^{-r} if smooth."""
         c = self.decay[..., None, None]
         r = c * gap.abs()
         return -c * gap.sign() * torch.where(self.smooth[..., None, None], r, 1.0) * (-r).exp()
 
 
 def noisy(K: Tensor, held: Tensor, noise_variance: Tensor) -> Tensor:
-    """K + lambda I of the points held, ``... x n x n``; the rows of others are those of the unit matrix."""
+    """K + lambda I, ``... x n x n``, with rows of the identity matrix for points that are not held."""
     h = held.to(K.dtype)
     A = K * (h.unsqueeze(-1) * h.unsqueeze(-2))
     A.diagonal(dim1=-2, dim2=-1).add_(h * noise_variance.unsqueeze(-1) + (1 - h))
@@ -99,15 +100,15 @@ _LEAST_VARIANCE = 1e-10
 
 
 class MemberPosterior:
-    """Predictions of P Gaussian processes in S replicates, whose covariances ``PointMembers`` has.
+    """Predictions of P Gaussian processes in S replicates; ``PointMembers`` documents their covariances.
 
     Attributes:
         bounds: (2, d), the box that is scaled to the unit cube.
-        inputs: (S, n, d) of the unit cube, oldest first by arrival; times: (S, n).
-        held: (S, P, n) booleans, whether a member still holds an observation.
+        inputs: (S, n, d) points of the unit cube in order of arrival; times: (S, n).
+        held: (S, P, n) booleans, whether a member holds an observation.
         lengthscale: (S, P, d); noise_variance: (S, P).
         over_time: k_T of the members.
-        inverse, weights: A^{-1}, (S, P, n, n), and A^{-1} y, (S, P, n), of A = K + lambda I over what is held.
+        inverse, weights: A^{-1}, (S, P, n, n), and A^{-1} y, (S, P, n), with A = K + lambda I as ``noisy`` makes it.
     """
 
     bounds: Tensor
@@ -138,11 +139,11 @@ class MemberPosterior:
 
     @property
     def points(self) -> Tensor:
-        """The points held, and room for more, in the box: (S, n, d)."""
+        """The observed points, in the box, whether a member holds them or not: (S, n, d)."""
         return self.inputs * self._side + self._low
 
     def moments(self, X: Tensor, time: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean, and variance in the member's squared unit, of points (S, b, d) at times (S, b): (S, P, b) each."""
+        """Mean, and variance in the member's squared unit, at points (S, b, d) and times (S, b): (S, P, b) each."""
         mean, variance = MemberMoments.apply(self.unit_cube(X), time, self)
         return mean, variance
 
@@ -158,31 +159,32 @@ class MemberPosterior:
         return covariance(U.unsqueeze(1), V.unsqueeze(1), self.lengthscale) * self.over_time(gap)
 
     def _with_held(self, U: Tensor, time: Tensor) -> Tensor:
-        """Prior covariance of points (S, b, d) at times (S, b) with what is held, (S, P, b, n)."""
+        """Prior covariance of points (S, b, d) of the unit cube at times (S, b) with the observations: (S, P, b, n), 0
+        if a member does not hold one."""
         return self._prior(U, time, self.inputs, self.times) * self.held.unsqueeze(-2)
 
     def likeness(self, X: Tensor, Z: Tensor) -> Tensor:
-        """Squared prior correlation of points X (S, b, d) with Z (k, d) at one time, with the unknown mean subtracted:
-        (S, P, b, k). A level that all points share carries no information about any one of them."""
+        """Squared prior correlation of points X (S, b, d) with Z (k, d) at the same time, (S, P, b, k). It leaves out
+        the unknown mean: a level that all points share carries no information about differences between them."""
         left, right = self.unit_cube(X).unsqueeze(1), self.unit_cube(Z).unsqueeze(-3)
         return (covariance(left, right, self.lengthscale) - CONSTANT).square()
 
     def of(self, member: Tensor) -> MemberPosterior:
-        """Predictions of some members of each replicate alone, (S, K)."""
-        made = MemberPosterior()
+        """The predictions of K members of each replicate, given their numbers (S, K)."""
+        chosen = MemberPosterior()
         for name in ("bounds", "_low", "_side", "inputs", "times"):
-            setattr(made, name, getattr(self, name))
+            setattr(chosen, name, getattr(self, name))
         run = torch.arange(len(member), device=member.device).unsqueeze(-1)
         for name in ("held", "lengthscale", "noise_variance", "inverse", "weights"):
-            setattr(made, name, getattr(self, name)[run, member])
-        made.over_time = self.over_time.of(member)
-        return made
+            setattr(chosen, name, getattr(self, name)[run, member])
+        chosen.over_time = self.over_time.of(member)
+        return chosen
 
 
 class MemberMoments(torch.autograd.Function):
     """Mean and variance of ``PointMembers`` at points of the unit cube, (S, P, b) each.
 
-        mu = k^T alpha,    v = k(x, x) - k^T A^{-1} k,    k_n = (1 + m(r_n)) k_T(tau_n) where n is held, else 0.
+        mu = k^T alpha,    v = k(x, x) - k^T A^{-1} k,    k_n = (1 + m(r_n)) k_T(tau_n) if n is held, otherwise 0.
 
     Backward, with g the gradients of mu and v, h_n = g_mu alpha_n - 2 g_v (A^{-1} k)_n, and m the Matern kernel of
     smoothness 5/2, m'(r) = -(r/3)(1 + r) e^{-r} at r = sqrt(5 sum_j (x_j - z_j)^2 / l_j^2):
@@ -190,9 +192,9 @@ class MemberMoments(torch.autograd.Function):
         dx_j = sum_pn h_n k_T(tau_n) (-5/3) (1 + r_n) e^{-r_n} (x_j - z_nj) / l_j^2,
         dt   = sum_pn h_n (1 + m(r_n)) k_T'(tau_n).
 
-    This takes a dozen operations on small tensors; autograd would take some sixty.
+    This takes a dozen operations on small tensors; autograd would take some sixty. The variance is at least 1e-10.
 
-    Cost: O(S P b n^2). There are no second derivatives, and gradients for points and times alone.
+    Cost: O(S P b n^2). Only first derivatives, and only with respect to points and times.
     """
 
     @staticmethod
@@ -216,7 +218,7 @@ class MemberMoments(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, of_mean: Tensor, of_variance: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
-        """Gradients of points and times."""
+        """Gradients with respect to points and times."""
         points, held, decay, tail, in_space, over_time, explained, gap, variance = ctx.saved_tensors
         of_variance = of_variance * (variance > _LEAST_VARIANCE)
         h = of_mean.unsqueeze(-1) * ctx.weights.unsqueeze(-2) - (2 * of_variance).unsqueeze(-1) * explained
@@ -233,28 +235,26 @@ class MemberMoments(torch.autograd.Function):
 
 @validation.names_arguments
 class MemberMixture(Model):
-    """The members' joint prediction: at [x, t] a mixture by their weights.
+    """A BoTorch model over [x, t] whose posterior is the mixture of the members' posteriors by their weights.
 
-    Its posterior has the mixture's moments,
+    Mean and variance are m / u and v / u^2 with
 
-        m = o + sum w_p mu_p,    v = sum w_p (s_p v_p + (mu_p - m + o)^2),    both over u and u^2.
+        m = o + sum w_p mu_p,    v = sum w_p (s_p v_p + (mu_p + o - m)^2).
 
     Differentiable in X, so that any analytic acquisition function of BoTorch can be maximised over it.
 
     Args:
-        members: P Gaussian processes in S replicates, the batch shape here.
-        weights: (S, P) w.
+        members: P Gaussian processes in S replicates; the mixture's batch shape is (S,).
+        weights: (S, P) w, which sum to 1 over P.
         scale: (S, P) s, the squared unit of each member.
-        offset: (S,) o, of rewards.
-        unit: (S,) u.
+        offset: (S,) o, added to the means.
+        unit: (S,) u, the unit of the posterior, in the unit of the members' targets.
         pending: [z, t] of k pulls whose rewards are not known yet, (S, k, d + 1); None: there are none.
 
-    With ``pending`` points Z, the variance is that of a linear estimate given their rewards, and the mean does not
-    change: the variance is v - K(x, Z) (K(Z, Z) + L I)^{-1} K(Z, x), with L the mixture's noise and
+    Pending points Z leave the mean as it is. The variance becomes that of the best linear estimate given their rewards,
+    v - K(x, Z) (K(Z, Z) + L I)^{-1} K(Z, x), with L = sum w_p s_p lambda_p, C_p the covariance of member p, and
 
-        K(x, z) = sum w_p (s_p C_p(x, z) + (mu_p(x) - m(x)) (mu_p(z) - m(z))).
-
-    Source: moments of a mixture; BoTorch's ``Model`` is the contract.
+        K(x, z) = sum w_p (s_p C_p(x, z) + (mu_p(x) + o - m(x)) (mu_p(z) + o - m(z))).
 
     Raises ValueError for shapes that do not fit, and for X of more than one point at a time.
     """
@@ -305,7 +305,7 @@ class MemberMixture(Model):
         """The mixture's mean and variance at X, ``t_batch x 1 x (d + 1)``, ``t_batch`` broadcast with (S,)."""
         ok = X.dim() >= 2 and X.shape[-2:] == (1, self.members.dim + 1)
         validation.shape_is("X", X, ok, f"t_batch x 1 x {self.members.dim + 1}: one point, time the last")
-        # torch.broadcast_shapes would load sympy first, for half a second.
+        # torch.broadcast_shapes would import sympy, which takes half a second.
         batch = np.broadcast_shapes(X.shape[:-2], self.batch_shape)
         points = X.squeeze(-2).expand(*batch, X.shape[-1]).reshape(-1, *batch[-1:], X.shape[-1]).movedim(0, 1)
         mean, variance = self.members.moments(points[..., :-1], points[..., -1].double())
@@ -322,8 +322,8 @@ class MemberMixture(Model):
         return MarginalPosterior(*(m.movedim(0, 1).reshape(*batch, 1).to(X) for m in (mean, variance)))
 
     def _between(self, X: Tensor, time: Tensor, off: Tensor) -> Tensor:
-        """K between points (S, b, d) and the pending ones, (S, b, k). ``off`` (S, P, b): members' means minus the
-        mixture's."""
+        """K between points (S, b, d) and the pending ones, (S, b, k). ``off`` (S, P, b): the members' means at the
+        points minus the mixture's mean."""
         assert self._pending is not None
         Z, then, off_there = self._pending
         covariance = self.scale[..., None, None] * self.members.between(X, time, Z, then)

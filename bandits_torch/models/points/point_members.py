@@ -1,6 +1,6 @@
 """Many exact Gaussian processes over the same observed points, each with its own hyperparameters, of bounded size.
 
-Hyperparameters are refined by many short searches of the marginal likelihood, all in one batch.
+``refine`` makes hyperparameters likelier by many short searches of their posterior density, all in one batch.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from bandits_torch.models.points.member_posterior import (
 )
 from bandits_torch.state import HasState
 
-_UNSEEN = 1e150  # the side of a box of which one value was observed
+_UNSEEN = 1e150  # the side of the box for an input with fewer than two observed values: it maps them all to 0
 
 
 def without(values: Tensor, dropped: list[int] | None, dim: int) -> Tensor:
-    """Values (S, ...) without each replicate's dropped entry along ``dim``."""
+    """Values (S, ...) without entry ``dropped[s]`` of replicate s along ``dim``; all of them if ``dropped`` is None."""
     if dropped is None:
         return values
     rest = values.shape[dim] - 1
@@ -43,67 +43,67 @@ def without(values: Tensor, dropped: list[int] | None, dim: int) -> Tensor:
 
 
 def moved(matrix: Tensor, dropped: list[int] | None, column: Tensor) -> Tensor:
-    """Symmetric matrices (S, P, n, n) without each replicate's dropped row and column, with this last column. Blocks
-    are copied once: ten times as fast as gathering rows and columns."""
+    """Symmetric matrices (S, P, n, n) with ``column`` as last row and column, without row and column ``dropped[s]`` of
+    replicate s. Each block is copied once: ten times as fast as gathering rows and columns."""
     n = column.shape[-2]
-    made = matrix.new_empty(*matrix.shape[:2], n, n)
+    result = matrix.new_empty(*matrix.shape[:2], n, n)
     for run, i in enumerate(dropped or []):
-        old, new = matrix[run], made[run]
+        old, new = matrix[run], result[run]
         for row, at in ((slice(0, i), slice(0, i)), (slice(i + 1, n), slice(i, n - 1))):
             new[:, at, :i], new[:, at, i:-1] = old[:, row, :i], old[:, row, i + 1 :]
     if dropped is None:
-        made[..., :-1, :-1] = matrix
-    made[..., -1:] = column
-    made[..., -1:, :] = column.mT
-    return made
+        result[..., :-1, :-1] = matrix
+    result[..., -1:] = column
+    result[..., -1:, :] = column.mT
+    return result
 
 
 class PointMembers(MemberPosterior, HasState, Described):
-    """P Gaussian processes over points and time, S replicates of each, from the same observations.
+    """P Gaussian processes over points and time, in S replicates, given the same points and times.
 
-    Member p has, on the unit cube that the domain's box is scaled to, in a unit of its own,
+    The box of the domain is scaled to the unit cube. There, in units of its own, member p has the prior
 
         Cov(f(x, t), f(x', t')) = (1 + k(x, x')) k_T(|t - t'|),    noise variance lambda,
 
-    with k the Matern kernel of smoothness 5/2 with a length-scale for each coordinate, the 1 an unknown mean, and k_T
-    exponential forgetting, (1 - eps)^{tau / 2}, or, where ``timescale`` is finite, the Matern kernel of smoothness 3/2.
+    with k the Matern 5/2 kernel with one length-scale per coordinate, the 1 for an unknown mean, and k_T exponential
+    forgetting, (1 - eps)^{tau / 2}, or Matern 3/2 if ``timescale`` is finite.
 
-    At most ``capacity`` observations are held. If there are more, one of the older half is dropped: the one with the
-    least information about the present function, on average over the members by their weights,
+    At most ``capacity`` observations are held. A further one replaces one of the older half: the one with the least
+    information about the present function, averaged over the members by their weights,
 
         1/2 ln(1 + rho^2 c / lambda),   rho = k_T(its age),   c = its variance given the others.
 
-    The effect on a member whose hyperparameters stay, for variances s^2 of the present function:
+    Let s^2 be variances of the present function under a member whose hyperparameters do not change. Then
 
         (1 - rho^2) s^2_held <= s^2_all <= s^2_held,                     rho = (1 - eps)^{tau / 2},
-        lambda / (lambda + c) s^2_without <= s^2_with <= s^2_without     for each one dropped,
+        lambda / (lambda + c) s^2_without <= s^2_with <= s^2_without     for each dropped observation,
 
-    with tau the age of the youngest dropped observation, at least the time of capacity / 2 observations. The first
-    holds for exponential forgetting and bounds the joint information of all dropped observations. The second holds for
-    every k_T, and at eps = 0 alone. If the member is right, the difference of the means is normal with variance
-    s^2_held - s^2_all. (Derived: P2 >= (1 - b) P1 for posterior covariances is preserved while both observe the same,
-    and time multiplies b by (1 - eps)^{tau}; b = 1 if the dropped observations determine everything. The second is the
-    Cauchy-Schwarz inequality.)
+    with tau the age of the youngest dropped observation, at least the time of capacity / 2 observations. The first line
+    holds for exponential forgetting and bounds the joint effect of all dropped observations; at eps = 0 its lower bound
+    is 0. The second line holds for every k_T. If the member is the true model, the difference of the means is normal
+    with variance s^2_held - s^2_all. (Derived: if P2 >= (1 - b) P1 for two posterior covariances, this still holds
+    after both get the same observation, and time tau multiplies b by (1 - eps)^{tau}; b = 1 if the dropped observations
+    determine everything. The second line is the Cauchy-Schwarz inequality.)
 
     Args:
         bounds: (2, d), the box.
-        lengthscale: (P,) or (P, d), of the unit cube, where members begin.
-        noise_variance: (P,) lambda > 0 in units of k, where members begin.
+        lengthscale: (P,), (P, 1) or (P, d), initial length-scales in the unit cube.
+        noise_variance: (P,) initial lambda > 0, in units of the variance of k.
         forgetting_rate: (P,) eps in [0, 1), per unit of time.
         timescale: (P,) length-scale of the Matern kernel over time; infinity: exponential forgetting.
         replicates: S.
         capacity: at least 2.
 
     Attributes: those of ``MemberPosterior``, and
-        targets: (S, P, n) what each member learned.
+        targets: (S, P, n) the targets that each member was given.
         beginning: (P, d) and (P,), the initial length-scales and noise variances.
-        in_space, prior: (S, P, n, n) 1 + k and (1 + k) k_T between all points observed.
+        in_space, prior: (S, P, n, n) 1 + k and (1 + k) k_T between all observed points.
 
     Source: Gaussian process regression (Rasmussen & Williams 2006, equations 2.25 and 2.26); the rule for dropping is
     ours.
 
-    Cost: O(S P n^3) to observe, n <= capacity (a Cholesky factor and the inverse from it; of the kernels one row is
-    computed); O(S P n^2) a point to predict. Memory O(S P n^2). Always float64.
+    Cost: O(S P n^3) to observe, n <= capacity (a Cholesky factor and its inverse; only one row of kernels is computed);
+    O(S P n^2) a point to predict. Memory O(S P n^2). Always float64.
 
     Raises ValueError for shapes that do not fit and numbers out of range.
     """
@@ -122,7 +122,9 @@ class PointMembers(MemberPosterior, HasState, Described):
         fits = validation.tensor("bounds", bounds).dim() == 2 and len(bounds) == 2 and bounds.shape[1] >= 1
         validation.shape_is("bounds", bounds, fits and bounds.is_floating_point(), "(2, d), floating point")
         validation.finite_tensor("bounds", bounds)
-        validation.require(bool((bounds[0] <= bounds[1]).all()), "bounds", bounds, "increasing")
+        validation.require(
+            bool((bounds[0] <= bounds[1]).all()), "bounds", bounds, "lower bounds <= upper bounds"
+        )
         validation.of_shape("forgetting_rate", forgetting_rate, ("P",), note=", a number for each member")
         d, P = bounds.shape[-1], len(forgetting_rate)
         self.replicates = validation.positive_integer("replicates", replicates)
@@ -149,8 +151,6 @@ class PointMembers(MemberPosterior, HasState, Described):
     def _take_box(self, low: Tensor, high: Tensor) -> None:
         self._low, self._side = low, torch.where(high > low, high - low, 1.0)
 
-    # -- what it is ------------------------------------------------------------------------------------
-
     targets: Tensor
     in_space: Tensor
     prior: Tensor
@@ -171,16 +171,14 @@ class PointMembers(MemberPosterior, HasState, Described):
     def observe(
         self, x: Tensor, target: Tensor, time: float, weights: Tensor, where: Tensor | None = None
     ) -> None:
-        """Learn one target per member, (S, P), at one point per replicate, (S, d); ``weights``: (S, P), of members.
-
-        With ``where``, which broadcasts to (S, P), only the members with True hold the observation.
-        """
+        """Learn one target per member, (S, P), at one point per replicate, (S, d). ``weights``, (S, P), of the members
+        decide which observation is dropped. Only members with ``where``, broadcast to (S, P), hold the new one."""
         full = self.inputs.shape[1] == self.capacity
         dropped = None
         if full:
             older = self.capacity - self.capacity // 2
-            telling = (weights.unsqueeze(-1) * self.information(time)).sum(1)
-            dropped = telling[:, :older].argmin(-1).tolist()
+            information = (weights.unsqueeze(-1) * self.information(time)).sum(1)
+            dropped = information[:, :older].argmin(-1).tolist()
         new, now = self.unit_cube(x.unsqueeze(1)), self.times.new_full((self.replicates, 1), time)
         holds = self.held.new_ones(self.batch_shape) if where is None else where.expand(self.batch_shape)
         self.inputs = torch.cat([without(self.inputs, dropped, 1), new], 1)
@@ -194,7 +192,7 @@ class PointMembers(MemberPosterior, HasState, Described):
         self._factor()
 
     def information(self, time: float) -> Tensor:
-        """1/2 ln(1 + rho^2 c / lambda) of every observation for every member, (S, P, n); 0 where it is not held."""
+        """1/2 ln(1 + rho^2 c / lambda) of every observation for every member, (S, P, n); 0 if it is not held."""
         noise = self.noise_variance.unsqueeze(-1)
         c = (1 / self.inverse.diagonal(dim1=-2, dim2=-1) - noise).clamp_min(0.0)
         age = (time - self.times)[:, None, None]
@@ -203,9 +201,8 @@ class PointMembers(MemberPosterior, HasState, Described):
 
     @torch.no_grad()
     def rebuild(self, where: Tensor | None = None) -> None:
-        """Factor anew after observations or hyperparameters changed; with ``where`` (S, P), only in those members,
-        which then hold as many observations as before. All are factored together in any case: the last bits of a factor
-        depend on its place in a batch, and a state that is loaded has them all made anew."""
+        """Compute kernels and factors again; with ``where`` (S, P), kernels of those members alone, for the same n.
+        Factors are always computed in one batch: loading a state does so, and the last bits depend on the batch."""
         gap = self.times.unsqueeze(-1) - self.times.unsqueeze(-2)
         if where is None:
             points = self.inputs.unsqueeze(1)
@@ -225,18 +222,18 @@ class PointMembers(MemberPosterior, HasState, Described):
         self.weights = (self.inverse @ (self.targets * self.held).unsqueeze(-1)).squeeze(-1)
 
     def means_held(self, time: float) -> Tensor:
-        """Mean at ``time`` of every point observed, (S, P, n). O(S P n^2)."""
+        """Mean at ``time`` at every observed point, (S, P, n). O(S P n^2)."""
         age = (time - self.times)[:, None, :, None]
         weights = (self.held * self.weights).unsqueeze(-1)
         return (self.in_space @ (self.over_time(age) * weights)).squeeze(-1)
 
     @property
     def squares(self) -> Tensor:
-        """y^T (K + lambda I)^{-1} y of what is held, (S, P): the sum of the squares of standardised errors."""
+        """y^T (K + lambda I)^{-1} y of the observations held, (S, P): the sum of squared standardised errors."""
         return (self.targets * self.held * self.weights).sum(-1)
 
     def adopt(self, where: Tensor, lengthscale: Tensor, noise_variance: Tensor) -> None:
-        """Set the hyperparameters, (S, P, d) and (S, P), in the members with ``where`` (S, P) True."""
+        """Set the hyperparameters, (S, P, d) and (S, P), of members with ``where`` (S, P) True."""
         self.lengthscale = torch.where(where.unsqueeze(-1), lengthscale, self.lengthscale)
         self.noise_variance = torch.where(where, noise_variance, self.noise_variance)
         self.rebuild(where)
@@ -244,14 +241,13 @@ class PointMembers(MemberPosterior, HasState, Described):
     def follow(self, where: Tensor, leader: Tensor) -> Tensor:
         """Members with ``where`` (S, P) True become copies of ``leader`` (S,), except for their kernel over time.
 
-        Members that remember longer than the leader, by ``effective_rate``, are emptied; returns which, (S, P)
-        booleans.
+        Those with a smaller ``effective_rate`` than the leader lose all observations; returns which, (S, P) booleans.
         """
         run = torch.arange(self.replicates, device=leader.device)
         for name in ("lengthscale", "noise_variance", "targets", "held"):
-            own = getattr(self, name)
-            mask = where.reshape(*where.shape, *[1] * (own.dim() - 2))
-            setattr(self, name, torch.where(mask, own[run, leader].unsqueeze(1), own))
+            value = getattr(self, name)
+            mask = where.reshape(*where.shape, *[1] * (value.dim() - 2))
+            setattr(self, name, torch.where(mask, value[run, leader].unsqueeze(1), value))
         anew = where & (self.effective_rate < self.effective_rate[leader].unsqueeze(-1))
         self.held = self.held & ~anew.unsqueeze(-1)
         self.rebuild(where)
@@ -270,11 +266,11 @@ class PointMembers(MemberPosterior, HasState, Described):
         }
 
     def state_changed(self) -> None:
-        """Factors are made anew."""
+        """Kernels and factors are computed again."""
         self.rebuild()
 
     def reset(self, where: Tensor | None = None) -> None:
-        """Back to the start, hyperparameters too; with ``where`` (S,), in those replicates."""
+        """Back to the initial state, hyperparameters too; with ``where`` (S,), only in those replicates."""
         if where is None:
             self._begin()
             return
@@ -284,20 +280,19 @@ class PointMembers(MemberPosterior, HasState, Described):
 
 
 class WideningMembers(PointMembers):
-    """``PointMembers`` without a known box: each replicate has the box of the points it observed.
+    """``PointMembers`` without a known box: each replicate has the smallest box around the points it observed.
 
-    When the box widens, the points held stay where they are, and length-scales refer to the new box: they are shares of
-    the inputs' ranges. An input with a single observed value does not count. The box survives restarts of some
-    replicates.
+    When the box widens, the observed points do not move, and length-scales refer to the new box, because they are
+    fractions of the inputs' ranges. An input has no effect before its second value. ``reset(where)`` keeps the box.
 
     Args:
         known: (d,) booleans, the inputs whose ``bounds`` are known; the bounds of others are ignored.
         bounds and others: of ``PointMembers``.
 
     Attributes:
-        low, high: (S, 1, d), the box so far; infinite before the first observation of an input.
+        low, high: (S, 1, d), the present box; infinite before the first observation of an input.
 
-    Cost: another O(S P n^3) when the box widens. Source: as ``PointMembers``. Raises ValueError as it does.
+    Cost: another O(S P n^3) when the box widens. Source and errors: those of ``PointMembers``.
     """
 
     low: Tensor
@@ -325,7 +320,7 @@ class WideningMembers(PointMembers):
     def observe(
         self, x: Tensor, target: Tensor, time: float, weights: Tensor, where: Tensor | None = None
     ) -> None:
-        """See ``PointMembers``; first the box widens to hold the point."""
+        """See ``PointMembers``. If the point is outside the box, the box widens first."""
         at, raw = x.double().unsqueeze(1), self.points
         wider = ((at < self.low) | (at > self.high)).any(-1, keepdim=True)
         if bool(wider.any()):
@@ -346,20 +341,20 @@ class WideningMembers(PointMembers):
         return members | unknown
 
     def state_changed(self) -> None:
-        """The box and the factors are made anew."""
+        """The box, kernels and factors are computed again."""
         self._take_box(self.low, self.high)
         super().state_changed()
 
 
 _LENGTHSCALES = math.log(0.03), math.log(10.0)
 _NOISES = math.log(1e-4), math.log(3.0)
-_NOISE_PRIOR = -4.0, 1.0  # of the logarithm, as BoTorch has it
+_NOISE_PRIOR = -4.0, 1.0  # mean and deviation of ln lambda, those of BoTorch
 
 
 @dataclass(frozen=True)
 class HeldRows:
-    """The observations of b members: points (b, n, d) of the unit cube, targets (b, n), a mask of those held, and k_T
-    between all, (b, n, n)."""
+    """The observations of b members: points (b, n, d) of the unit cube, targets (b, n), which of them are held, (b, n),
+    and k_T between all, (b, n, n)."""
 
     inputs: Tensor
     targets: Tensor
@@ -368,32 +363,31 @@ class HeldRows:
 
     @classmethod
     def of(cls, members: PointMembers, row: Tensor) -> HeldRows:
-        """The rows of the members with numbers ``row`` (b,), s P + p each."""
+        """The observations of the members with numbers s P + p in ``row`` (b,)."""
         P = members.batch_shape[1]
         s, p = row // P, row % P
         gap = members.times[s].unsqueeze(-1) - members.times[s].unsqueeze(-2)
         return cls(members.inputs[s], members.targets[s, p], members.held[s, p], members.over_time.of(p)(gap))
 
     def at(self, place: Tensor) -> HeldRows:
-        """The rows at these places, (c,)."""
+        """The observations of the members at positions ``place`` (c,)."""
         return HeldRows(*(getattr(self, field.name)[place] for field in fields(self)))
 
 
 def log_posterior(theta: Tensor, rows: HeldRows) -> Tensor:
     """ln p(y | theta) + ln p(theta), up to a constant, (b,).
 
-    With A = K + lambda I in the member's unit and the n targets it holds, the unit maximised over,
+    With A = K + lambda I over the n targets y that the member holds, and its unit at the maximum of the likelihood,
 
-        ln p = -1/2 ln det A - n/2 ln(y^T A^{-1} y / n).
+        ln p(y | theta) = -1/2 ln det A - n/2 ln(y^T A^{-1} y / n).
 
-    The priors are BoTorch's log-normal ones, densities of length-scale and noise and not of their logarithms, so the
-    likeliest length-scale before any data is exp(sqrt(2) - 3) sqrt(d): ln l normal about sqrt(2) + 1/2 ln d with
-    deviation sqrt(3) (Hvarfner et al. 2024), ln lambda about -4 with deviation 1. In addition, each ln l is normal
-    about the mean of all with deviation 0.3.
+    The priors are BoTorch's: ln l is normal with mean sqrt(2) + 1/2 ln d and deviation sqrt(3) (Hvarfner et al. 2024),
+    ln lambda with mean -4 and deviation 1. p(theta) is the density of l and lambda, not of their logarithms, so the
+    mode of l is exp(sqrt(2) - 3) sqrt(d). In addition, each ln l is normal about the mean of all with deviation 0.3.
 
     Args:
         theta: (b, d + 1), logarithms of length-scales and noise variance.
-        rows: the observations of the member of each theta.
+        rows: the observations of b members, one for each row of theta.
     """
     d = theta.shape[-1] - 1
     logarithms, noise = theta[:, :d], theta[:, d]
@@ -406,20 +400,20 @@ def log_posterior(theta: Tensor, rows: HeldRows) -> Tensor:
 
 
 class LogLikelihood(torch.autograd.Function):
-    """ln p(y | theta) of ``log_posterior``, (b,), with its gradient written out, once differentiable.
+    """ln p(y | theta) of ``log_posterior``, (b,), with a closed-form gradient and no second derivatives.
 
-    With M = n alpha alpha^T / (2 y^T alpha) - A^{-1} / 2, alpha = A^{-1} y (Rasmussen & Williams 2006, equation 5.9,
-    the unit maximised over) and r the scaled distances between the points held,
+    With M = n alpha alpha^T / (2 y^T alpha) - A^{-1} / 2 and alpha = A^{-1} y (Rasmussen & Williams 2006, equation 5.9,
+    with the unit at the maximum), and r = sqrt(5) times the scaled distances between the points,
 
         d/d ln lambda = lambda sum_i M_ii,
         d/d ln l_j = sum_nm W_nm (u_nj - u_mj)^2,   W = (5/3) M k_T (1 + r) e^{-r},   u = x / l.
 
-    It takes no derivative of a Cholesky factor. The gradient is NaN where all targets are 0, whatever theta.
+    No Cholesky factor is differentiated. If all targets are 0, the gradient is NaN.
     """
 
     @staticmethod
     def forward(ctx: Any, theta: Tensor, rows: HeldRows) -> Tensor:
-        """theta (b, d + 1), as many rows."""
+        """The value at theta (b, d + 1) for the observations of b members."""
         d, held, over_time = theta.shape[-1] - 1, rows.held, rows.over_time
         y = (rows.targets * held).unsqueeze(-1)
         u, noise = rows.inputs / theta[:, None, :d].exp(), theta[:, d].exp()
@@ -435,13 +429,13 @@ class LogLikelihood(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, of_value: Tensor) -> tuple[Tensor, None]:
-        """The gradient by theta."""
+        """The gradient with respect to theta."""
         L, z, u, noise, held, n, squares, slope = ctx.saved_tensors
         alpha = torch.linalg.solve_triangular(L.mT, z, upper=True)
         share = torch.where(squares > 0, 0.5 * n / squares, torch.nan)
         M = share[:, None, None] * (alpha @ alpha.mT) - 0.5 * torch.cholesky_inverse(L)
         of_noise = noise * (M.diagonal(dim1=-2, dim2=-1) * held).sum(-1)
-        W = (5.0 / 3.0) * M * slope  # M couples no point that is not held to another
+        W = (5.0 / 3.0) * M * slope  # M is 0 between a point that is not held and every other point
         of_lengths = 2 * (W.sum(-1, keepdim=True) * u.square() - u * (W @ u)).sum(-2)
         gradient = torch.cat([of_lengths, of_noise.unsqueeze(-1)], -1)
         return of_value.unsqueeze(-1) * gradient, None
@@ -450,38 +444,38 @@ class LogLikelihood(torch.autograd.Function):
 def refine(members: PointMembers, chosen: Tensor, like: Tensor, rounds: int) -> Tensor:
     """Likelier hyperparameters for some members of each replicate, theta (S, K, d + 1) as in ``log_posterior``.
 
-    For each member one search (L-BFGS-B, ``rounds`` rounds) begins at its own hyperparameters and another at those of
-    ``like``; for ``like`` itself both begin at its own. The member gets the best of both results and its present
-    hyperparameters. The searches do not depend on each other. Where the likelihood has no gradient (all rewards are
-    equal, say), no member changes.
+    For each member one search (L-BFGS-B, at most ``rounds`` iterations) starts at its present hyperparameters and
+    another at those of ``like``; for ``like`` itself at its initial ones. The best of both results and the present
+    hyperparameters is returned, within bounds: length-scales in [0.03, 10], noise in [1e-4, 3]. The searches do not
+    depend on each other. If a gradient is NaN (all targets of a member are 0, say), no member changes.
 
     Args:
-        chosen: (S, K) members.
-        like: (S,) a member.
+        chosen: (S, K) member numbers.
+        like: (S,) the number of one member.
 
-    Cost: O(S K n^3) a round.
+    Cost: O(S K n^3) per iteration.
     """
     S, P = members.batch_shape
     rows = (chosen + P * torch.arange(S, device=chosen.device).unsqueeze(-1)).reshape(-1)
     low, high = members.bounds.new_tensor([*[_LENGTHSCALES] * members.dim, _NOISES]).T  # bounds of theta
     theta = _logarithms(members.lengthscale, members.noise_variance).clamp(low, high)
-    own = theta.reshape(S * P, -1)[rows]
+    present = theta.reshape(S * P, -1)[rows]
     others = theta[torch.arange(S, device=like.device), like].repeat_interleave(chosen.shape[1], 0)
-    begun = _logarithms(*members.beginning).clamp(low, high)[chosen.reshape(-1)]
-    others = torch.where((chosen == like.unsqueeze(-1)).reshape(-1, 1), begun, others)
-    start = torch.cat([own, others])
+    initial = _logarithms(*members.beginning).clamp(low, high)[chosen.reshape(-1)]
+    others = torch.where((chosen == like.unsqueeze(-1)).reshape(-1, 1), initial, others)
+    start = torch.cat([present, others])
     held, D = HeldRows.of(members, rows), theta.shape[-1]
     place = torch.arange(len(rows), device=rows.device).repeat(2).to(theta)
-    going_on, of_these = place[:0], held
+    active, active_rows = place[:0], held
 
     def value(X: Tensor) -> Tensor:
-        nonlocal going_on, of_these
-        if not torch.equal(X[:, 0, D], going_on):  # searches that have ended are no longer asked for
-            going_on = X[:, 0, D].detach().clone()
-            of_these = held.at(going_on.long())
-        return log_posterior(X[:, 0, :D], of_these)
+        nonlocal active, active_rows
+        if not torch.equal(X[:, 0, D], active):  # BoTorch leaves out searches that have ended
+            active = X[:, 0, D].detach().clone()
+            active_rows = held.at(active.long())
+        return log_posterior(X[:, 0, :D], active_rows)
 
-    # Warnings would say that the rounds are up, or that a line search ended.
+    # Warnings say that ``maxiter`` is reached or that a line search failed.
     with warnings.catch_warnings(record=True), torch.enable_grad():
         try:
             found, _ = gen_candidates_scipy(
@@ -493,14 +487,14 @@ def refine(members: PointMembers, chosen: Tensor, like: Tensor, rounds: int) -> 
                 fixed_features={D: place},
             )
         except OptimizationGradientError:
-            return own.reshape(*chosen.shape, D)
+            return present.reshape(*chosen.shape, D)
     with torch.no_grad():
-        tried = torch.stack([own, *found[:, 0, :D].chunk(2)])  # 3 x SK x D
+        tried = torch.stack([present, *found[:, 0, :D].chunk(2)])  # 3 x SK x D
         values = torch.stack([log_posterior(t, held) for t in tried])
         best = values.nan_to_num(nan=-torch.inf).argmax(0)
     return tried[best, torch.arange(len(rows), device=best.device)].reshape(*chosen.shape, D)
 
 
 def _logarithms(lengthscale: Tensor, noise_variance: Tensor) -> Tensor:
-    """theta, ``... x (d + 1)``."""
+    """theta of ``log_posterior``, ``... x (d + 1)``."""
     return torch.cat([lengthscale.log(), noise_variance.log().unsqueeze(-1)], -1)
