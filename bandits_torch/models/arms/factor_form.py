@@ -20,17 +20,17 @@ from bandits_torch.models.arms.covariance_form import (
 from bandits_torch.models.arms.prior import ArmPrior, PriorRows
 from bandits_torch.models.online_model import empty, held_elsewhere
 
-_NEGLIGIBLE = 1e-12  # a past point whose correlation with the present is below this no longer matters
-_DEEP = 1e4  # largest prior variance, in units of the noise, from which it is safe to subtract
-ROOM = 32  # points for which memory is first allocated
-_FEW = 64  # spare rows that always cost little
+_NEGLIGIBLE = 1e-12  # points whose correlation with the present is smaller are dropped
+_DEEP = 1e4  # largest prior variance, in units of the noise, from which a subtraction loses few digits
+ROOM = 32  # first capacity, in points and in rows of G
+_FEW = 64  # rows of G that may always be spare
 _PRIORS: WeakValueDictionary[int, ArmPrior] = WeakValueDictionary()
 
 
 @torch.library.custom_op("bandits_torch::prior_rows", mutates_args=())
 def prior_rows(arm: Tensor, like: Tensor, prior: int, batch: int) -> Tensor:
-    """K between the arms (n,) and all N arms, (batch, n, N), for the prior ``_PRIORS[prior]``. It is one operation, so
-    that a graph of steps does not trace the kernel."""
+    """K between the arms (n,) and all N arms, (batch, n, N), for the prior ``_PRIORS[prior]``. As a custom operation
+    it keeps the kernel out of graphs of steps."""
     return _PRIORS[prior].rows(arm).contiguous()
 
 
@@ -40,68 +40,67 @@ def _(arm: Tensor, like: Tensor, prior: int, batch: int) -> Tensor:
 
 
 def half_log1p(ratio: Tensor, where: Tensor | None) -> Tensor:
-    """1/2 ln(1 + ratio) for ratio (b, 1), as (b,), and 0 where ``where`` is False: the gain of one observation."""
+    """The gain of one observation, 1/2 ln(1 + ratio) for ratio (b, 1), or 0 if ``where`` is False: (b,)."""
     gain = torch.log1p(ratio).mul_(0.5).squeeze(-1)
     return gain if where is None else gain * where
 
 
 class FactorForm(Form):
-    """State of ``ArmGP`` over n distinct observed points, for b flattened batch members.
+    """State of ``ArmGP`` over n distinct observed points, for a flat batch of b members.
 
-    A point is an arm at a time (at any time, when the prior is static), observed ``count`` times with
-    residuals (reward - prior mean) summing to ``total``. The state is the posterior covariance P among the points: the
-    covariance form, restricted to where there are data. Let D = lambda / count, w_s the time kernel between the point's
-    time and now, p = its value between now and now, and G_s = K(x_s, arms). Then
+    A point is an arm at a time (at any time, if the prior is static), observed ``count`` times with residuals (reward -
+    prior mean) whose sum is ``total``. The state is the posterior covariance P among the points: the covariance form,
+    restricted to the points. Let D = lambda / count, w_s the time kernel between the time of point s and now, p the
+    time kernel between now and now, and G_s = K(x_s, arms). Then
 
-        C_i = p K_i - G^T (w z),   z = (K_points + D)^{-1} k_i  =  P_j / D when i is point j already.
+        C_i = p K_i - G^T (w z),   z = (K_points + D)^{-1} k_i  =  P_j / D if i is point j already.
 
-    So the column of any arm costs O(uN + n^2), u the number of distinct arms pulled. Then, as in
-    ``CovarianceForm``, with s = C_ii + lambda:
+    So the column of any arm costs O(uN + n^2), with u the number of distinct arms pulled. As in ``CovarianceForm``,
+    with s = C_ii + lambda:
 
-        mean += C_i (y - mean_i) / s,   variance -= C_i^2 / s,   P -= P_i P_i^T / s,
+        mean += C_i (y - mean_i) / s,   variance -= C_i^2 / s,   P -= P_i P_i^T / s.
 
-    where a new point first gets its row P_i = D z, P_ii = C_ii. Removing one observation of point j:
+    A new point first gets its row P_i = D z, P_ii = C_ii. The removal of one observation of point j is
 
         mean -= C_j (y - E_j) / s,   variance += C_j^2 / s,   P += P_j P_j^T / s,   s = lambda - P_jj,
 
-    with E = P total / lambda the smoothed values at the points; a point without observations is dropped.
-    Past values do not move, so P needs no update as time passes, and removal is exact under drift too.
+    with E = P total / lambda the smoothed values at the points; a point without observations becomes free. Past values
+    do not change, so P needs no update when time passes, and removal is exact under drift too.
 
-    Numerics: every update of P contracts, P keeps its relative precision (products, no differences, at
-    new points), and z for a new point takes one step of iterative refinement, because (k - P D^{-1} k) / D
-    alone would lose k / lambda of machine precision.
+    Numerics: every observation shrinks P, rows of new points are products, not differences, and z for a new point takes
+    one step of iterative refinement: (k - P D^{-1} k) / D alone would lose digits by a factor of k / lambda.
 
-    Advantages over keeping the rows W = L^{-1} K(X_t, arms): G is stored once per distinct arm and shared by all
-    replicates, repeated pulls add no row, and an observation is removed without Givens rotations through W.
+    Advantages over storing the rows W = L^{-1} K(X_t, arms): G is stored once per distinct arm for all replicates,
+    repeated pulls add no row, and an observation is removed without Givens rotations through W.
 
     Rounding, measured after 20 000 steps in float64: 2e-11 at lambda = 1e-4 of the prior variance, 7e-6 at 1e-6 (the
-    covariance form: 1e-11), until ``mend`` sees it and rebuilds. In float32 P would lose all its digits after some
-    thousand pulls of few arms, so everything here is float64, including the prior's rows, whatever the model's dtype.
+    covariance form: 1e-11), unless ``mend`` detects and repairs it. In float32 P would lose all its digits after some
+    thousand pulls of few arms, so everything here, including G, is float64, whatever the dtype of the model.
 
-    Cost of a step: reads u N numbers of G (once for all replicates), reads n^2 three times and writes it
-    once for each member. Memory O(q u N + b n^2). Under a fading time kernel points whose correlation with
-    the present is below 1e-12 are dropped, so n stops growing at about 55 / forgetting_rate points. With
-    ``keeps_faint_points``, for models that forget, no point is dropped: an observation must be held to be removed from
-    the gain.
+    Cost of a step: u N numbers of G are read (once for all replicates); for each member n^2 numbers are read three
+    times and written once. Memory O(q u N + b n^2). Under a fading time kernel, points whose correlation with the
+    present is below 1e-12 are dropped, so n stops growing at about 55 / forgetting_rate if pulls are one unit of time
+    apart. With ``keeps_faint_points``, for models that forget, no point is dropped: an observation can only be removed
+    from the gain while its point exists.
 
-    Under drift a new row of P is computed from the latest point l of the same arm i, at time s. There
-    f(i, now) = a f(i, s) + g with Var g = c K_ii, and g is independent of everything up to s. Only points after s carry
-    information about g, through covariances k_g of the size of c. So
+    If the prior variance is large compared with the noise, a subtraction from it loses digits. Under drift a new row of
+    P is then computed from the latest point l of the same arm i, at time s. There f(i, now) = a f(i, s) + g with
+    Var g = c K_ii, and g is independent of everything up to s. Only points after s have information about g, through
+    covariances k_g of the size of c. So
 
         P_i = a P_l + D z_g,   z_g = (K_points + D)^{-1} k_g,   P_ii = a^2 P_ll + 2 a (D z_g)_l + c K_ii - k_g^T z_g,
 
     and the covariance of f(i, now) with any point of row r and z = r / D is a r_l + k_g(its time) - k_g^T z. The prior
-    variance at s, which under a Wiener process grows with the time since its start, appears in none of them. While the
-    prior variance is moderate compared with the noise, subtracting from it loses few digits: rows and columns are then
-    computed from the prior, which saves O(u n) a step under a Wiener kernel.
+    variance at s, which under a Wiener process grows with time, does not appear. Otherwise rows and columns come from
+    the prior, which saves O(u n) a step under a Wiener kernel.
 
     Attributes:
-        point_arm, point_time, point_count, point_total: (b, capacity); a free point has count 0 and null rows.
+        point_arm, point_time, point_count, point_total: (b, capacity); a free point has count 0.
         covariance, prior_covariance: posterior P and prior K among the points, (b, capacity, capacity).
-        rows: prior covariances between the points' arms and all arms.
-        keeps_faint_points: whether points are kept however little they still say about the present.
+        rows: G.
+        keeps_faint_points: whether no point is dropped.
         blind: whether no value may be read on the host, because a step becomes part of a graph. Every step then works
-            as if its arm were new, in the room that ``reserve`` made before.
+            as if its arm were new, in the room that ``reserve`` has made.
     """
 
     name = "factor"
@@ -111,17 +110,17 @@ class FactorForm(Form):
     point_total: Tensor
     covariance: Tensor
     prior_covariance: Tensor
-    _given: ArmPrior  # in the model's dtype
-    _every: Tensor
+    _model_prior: ArmPrior  # in the dtype of the model
+    _every: Tensor  # (b,), True
     _depth: Tensor  # (b, 1), the largest prior variance over the arms, in units of the noise
-    _deep_held: Tensor | None  # in blind steps, whose prior variance stays what it is
+    _deep_when_blind: Tensor | None  # ``_deep`` in blind steps, in which it is constant
     _PLAIN = ("_points_bound", "keeps_faint_points", "_dropped_any")
 
     def __init__(self, prior: ArmPrior, batch: int, noise_variance: Tensor) -> None:
         double = prior.in_double()
         diagonal = double.diagonal()
         super().__init__(double, noise_variance, diagonal.repeat(batch // len(diagonal), 1))
-        held_elsewhere(self, _given=prior)
+        held_elsewhere(self, _model_prior=prior)
         new = diagonal.new_zeros
         self.rows = PriorRows(diagonal, ROOM)
         self.register_buffer("covariance", new(batch, ROOM, ROOM))
@@ -129,9 +128,9 @@ class FactorForm(Form):
         self.register_buffer("point_arm", new(batch, ROOM, dtype=torch.long))
         for name in ("point_time", "point_count", "point_total"):
             self.register_buffer(name, new(batch, ROOM))
-        self.register_buffer("_deep_held", None, persistent=False)
-        self._points_bound = 0  # an upper bound that needs no look at the device
-        self._packed = 0  # how often points moved
+        self.register_buffer("_deep_when_blind", None, persistent=False)
+        self._points_bound = 0  # an upper bound of n, known without waiting for the device
+        self._packed = 0  # how often ``_pack`` has moved points
         self.keeps_faint_points = self._dropped_any = self.blind = False
         self.register_buffer("variance", self.prior_variance.clone())
         self.register_buffer("_every", torch.ones_like(self.suspect), persistent=False)
@@ -139,22 +138,21 @@ class FactorForm(Form):
 
     @property
     def size(self) -> int:
-        """How many points there is room for."""
+        """The capacity, in points."""
         return self.point_arm.shape[-1]
 
     @property
     def lasting(self) -> tuple[ArmPrior, ...]:
         """The priors, which no observation changes."""
-        return self.prior, self._given
+        return self.prior, self._model_prior
 
     @property
     def can_forget(self) -> bool:
-        """An observation can be removed while its point is held: it is part of gain and likelihood, however faint. Once
-        faint points were dropped, members cannot be rebuilt either, because their information about other past points
-        is lost. They say nothing about the present, and under drift errors fade as they do."""
+        """Whether observations can be removed, and members rebuilt: only if no faint point has been dropped. Its terms
+        of the gain and its information about other past points are lost; rounding errors fade like the points."""
         return not self._dropped_any
 
-    # -- the three moves -------------------------------------------------------------------------------
+    # -- learning --------------------------------------------------------------------------------------
 
     def advance(self, kept: Tensor, gained: Tensor) -> None:
         self.mean.mul_(kept)
@@ -167,7 +165,7 @@ class FactorForm(Form):
         match = self._match(arm, now)
         known, point = match.any(-1), match.to(torch.uint8).argmax(-1)
         own_row = self.rows.of(arm, self._member)  # K_i: (b, N)
-        is_known = known  # where True, P_jj is read from P; elsewhere it is taken from the column
+        is_known = known  # whether P_jj is read from P; otherwise it is taken from the column
         deep, weight = self._deep(now), self._weights(now)
         if self.blind or not arm.is_cpu or not bool(known.all()):
             point, is_known = self._open_points(arm, own_row, known, point, now, weight, deep)
@@ -175,7 +173,9 @@ class FactorForm(Form):
         present = self.prior.present(now)
         weight = weight.scatter(-1, at_point, present.expand(at.shape))
         among_points = self.covariance[self._member, point]  # P_j
-        own = among_points.gather(-1, at_point)  # P_jj: read, not derived, or rounding would feed back
+        own = among_points.gather(
+            -1, at_point
+        )  # P_jj, read: computed from the column, rounding would feed back
         z = among_points * (self.point_count / self.noise_variance)
         column = own_row if self.prior.time_kernel is None else own_row * present
         column = self.rows.minus_through(column, self.point_arm, z * weight, self.blind)
@@ -197,7 +197,7 @@ class FactorForm(Form):
         self.mean.addcmul_(unit, innovation)
         self.surprise.add_(innovation.squeeze(-1).square())
         self.variance.addcmul_(unit, unit, value=-1)
-        if wanders is not None:  # the difference without one
+        if wanders is not None:  # variance lambda / s: the same without a difference
             exact = torch.where(wanders, variance * left, self.variance.gather(-1, at))
             self.variance.scatter_(-1, at, exact)
         self.gain.add_(half_log1p(variance / self.noise_variance, where))
@@ -217,11 +217,10 @@ class FactorForm(Form):
         weight: Tensor,
         deep: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
-        """Give ``arm`` a point, with its row of P, in the members where it is not ``known``.
+        """Give ``arm`` a point, with its row of P, in the members in which it is not ``known``.
 
-        Returns each member's point, and whether its P_jj is written. For an arm without an earlier point the caller
-        must write it. The count of a new point stays 0. Members that will not observe also get a point: a point without
-        observations is free.
+        Returns the point of each member, and whether its P_jj is written; if not, the caller must write it. The count
+        of a new point stays 0, so the point stays free in members that will not observe.
         """
         if not self.blind:
             self._points_bound += 1
@@ -246,7 +245,7 @@ class FactorForm(Form):
         return point, is_known
 
     def remove(self, arm: Tensor, residual: Tensor, time: Tensor, now: float, where: Tensor) -> None:
-        """Undo the observation ``residual`` (b,) of ``arm`` (b,) made at ``time`` (b,), where ``where`` is True."""
+        """Undo the observation ``residual`` (b,) of ``arm`` (b,) at ``time`` (b,), in members with ``where`` True."""
         residual = residual.double()
         match = self._match(arm, time.unsqueeze(-1))
         point = match.to(torch.uint8).argmax(-1)
@@ -280,12 +279,12 @@ class FactorForm(Form):
         self._count(point, -1.0, -residual, where)
 
     def _match(self, arm: Tensor, time: Tensor | float) -> Tensor:
-        """Which of the points (b, n) is this arm (at this time)."""
+        """Whether each point (b, n) is of this arm and, under drift, at this time."""
         match = (self.point_arm == arm.unsqueeze(-1)) & (self.point_count > 0)
         return match if self.prior.time_kernel is None else match & (self.point_time == time)
 
     def _weights(self, now: float) -> Tensor:
-        """w: time kernel between each point's time and now, (b, n); 1 when static."""
+        """w: time kernel between the time of each point and now, (b, n); 1 if static."""
         return self.prior.over_time(self.point_time, now).expand(self.point_time.shape)
 
     def _set_row(self, matrix: Tensor, point: Tensor, row: Tensor) -> None:
@@ -297,13 +296,13 @@ class FactorForm(Form):
         total = residual if where is None else torch.where(where, residual, 0.0)
         self.point_count.scatter_add_(-1, point.unsqueeze(-1), step.unsqueeze(-1))
         self.point_total.scatter_add_(-1, point.unsqueeze(-1), total.unsqueeze(-1))
-        if by < 0:  # an emptied point keeps no rounding residue
+        if by < 0:  # the total of an emptied point is exactly 0
             self.point_total.masked_fill_(self.point_count == 0, 0.0)
 
     # -- memory, and steps that are captured -------------------------------------------------------------
 
     def _make_room(self, arm: Tensor, now: float) -> None:
-        """Have a row of G for every arm and a free point in every member."""
+        """Make a row of G for every arm and a free point in every member."""
         if self.blind:
             rows = prior_rows(arm, self.prior_variance, id(self.prior), self.prior.flat_batch)
             self.rows.take_in(arm, self._member, rows)
@@ -313,11 +312,9 @@ class FactorForm(Form):
         self.rows.bring(self.prior, arm, self._member, self.point_arm, self.point_count)
 
     def _pack(self, now: float, spare: int = 32) -> None:
-        """Drop the points that no longer matter, move the others to the front and leave room for a quarter more, and
-        for at least ``spare``.
+        """Drop negligible points, move the others to the front and leave room for a quarter more, at least ``spare``.
 
-        Every step costs the square of the room, free points included, while points are moved once in many steps. So
-        little room is left free.
+        There is not more room, because every step costs its square, free points included.
         """
         held = live = self.point_count > 0
         if self.prior.time_kernel is not None and not self.keeps_faint_points:
@@ -346,9 +343,9 @@ class FactorForm(Form):
         books: Books | None,
         blind: bool,
     ) -> None:
-        """``add``, then ``remove`` the observation ``leaving`` (arm, residual and time, (b,) each), in every member;
-        the state is complete after every step."""
-        each = blind and isinstance(now, Tensor)  # a time for each member, which is not looked at
+        """``add``, then ``remove`` the observation ``leaving`` (arm, residual and time, (b,) each), in every member.
+        ``books`` is not used."""
+        each = blind and isinstance(now, Tensor)  # a time for each member, not read on the host
         moment = cast(float, now.expand(len(arm), 1) if each else float(now))  # type: ignore[union-attr]
         self.blind = blind
         self.add(arm, residual, moment)
@@ -358,17 +355,17 @@ class FactorForm(Form):
         self.blind = False
 
     def close(self, books: Books) -> None:
-        """Does nothing: ``observe`` leaves nothing open."""
+        """Does nothing: ``observe`` does not use ``books``."""
 
     def reserve(self, steps: int, now: float, blind: bool) -> int:
-        """How many of the next steps may be played before another call: all of them; with ``blind``, as many as there
-        is room for. Room is made here if little is needed in addition to what is in use. Finding out what is in use
-        waits for the device."""
+        """Prepare the next steps. Returns how many may be played before another call: all of them; with ``blind``, at
+        most so many that they add 64 rows to G, or as many as it has. ``blind`` makes room for them, and waits for the
+        device if too little is known to be free."""
         if not blind:
             return steps
         rows, members = self.rows, len(self._member)
         _PRIORS[id(self.prior)] = self.prior
-        self._deep_held = self._deep(now) if self._deep_held is None else self._deep_held
+        self._deep_when_blind = self._deep(now) if self._deep_when_blind is None else self._deep_when_blind
         steps = max(1, min(steps, max(_FEW, rows.bound) // members))
         if self._points_bound + steps > self.size or not rows.has_room(steps * members):
             self._points_bound = int((self.point_count > 0).sum(-1).max())
@@ -378,8 +375,8 @@ class FactorForm(Form):
         return steps
 
     def played(self, added: int, removed: int) -> None:
-        """Note the largest number of points, and of rows for each member, that are new since ``reserve``, perhaps by a
-        replay that Python did not see."""
+        """Count the observations added since ``reserve``, perhaps by a replay of a captured graph: each may have made a
+        point, and a row of G, in every member."""
         self._points_bound += added
         self.rows.bound += added * len(self._member)
 
@@ -391,12 +388,12 @@ class FactorForm(Form):
     # -- as time passes --------------------------------------------------------------------------------
 
     def _deep(self, now: float) -> Tensor | None:
-        """The members whose new points are computed from the latest point of their arm, (b, 1). None: none of them, as
-        far as is known without waiting for a GPU."""
+        """Whether new points of each member are computed from the latest point of their arm, (b, 1). None: in no member
+        (on a GPU, only if static: reading the answer would wait)."""
         if self.prior.time_kernel is None:
             return None
         if self.blind:
-            return self._deep_held
+            return self._deep_when_blind
         deep = self._depth * self.prior.present(now) > _DEEP
         return None if deep.is_cpu and not bool(deep.any()) else deep
 
@@ -415,8 +412,8 @@ class FactorForm(Form):
         now: float,
         deep: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        """The present row of P for ``arm``, with P_jj ``at_point``, computed from the arm's latest point; and whether
-        it has one, in the members that are ``deep``. Elsewhere the row is D (K_points + D)^{-1} ``cross``."""
+        """The present row of P for ``arm``, with P_jj ``at_point``, computed from the arm's latest point in ``deep``
+        members in which it has one; and which these are. In others the row is D (K_points + D)^{-1} ``cross``."""
         held = self.point_count > 0
         same = held & (self.point_arm == arm.unsqueeze(-1))
         seen = same.any(-1, keepdim=True) & deep
@@ -427,7 +424,7 @@ class FactorForm(Form):
         to_now, _ = self.prior.transition(self.point_time, now)
         since = torch.where(held & (self.point_time > s), prior_to_points * news * to_now, 0.0)
         cross = torch.where(seen, since, cross)
-        # Where the prior variance wanders off, a residual of k_g has its rounding errors and would do harm.
+        # A residual of k_g has the rounding errors of the prior variance: if that grows, refinement would do harm.
         refine = ~seen.unsqueeze(-1) if self._wanders else None
         z = self._solve(cross.unsqueeze(-1), refine).squeeze(-1)
         between, base = (
@@ -442,9 +439,9 @@ class FactorForm(Form):
     def _column_since(
         self, column: Tensor, row: Tensor, z: Tensor, own_row: Tensor, time: Tensor, now: float, deep: Tensor
     ) -> Tensor:
-        """``column``, the present covariances (b, N) of all arms with a point at ``time`` (b, 1). In members that are
-        ``deep``, those of arms with points are computed as in ``_row_since``: a P_l + c K - k_g^T z for the arm's
-        latest point l. ``row`` and ``z``: of that point. O(u n)."""
+        """``column``, the present covariances (b, N) of all arms with a point at ``time`` (b, 1). In ``deep`` members,
+        covariances of arms with points are computed from their latest point l as a r_l + k_g - k_g^T z, with ``row`` r
+        and ``z`` of the point at ``time``. O(u n)."""
         held = (self.point_count > 0) & deep
         times = torch.where(held, self.point_time, -torch.inf)
         last = torch.full_like(column, -torch.inf).scatter_reduce(-1, self.point_arm, times, "amax")
@@ -452,7 +449,7 @@ class FactorForm(Form):
         u = max(1, int(latest.sum(-1).max())) if latest.is_cpu else self.size
         at = torch.argsort(latest.to(torch.uint8), dim=-1, descending=True, stable=True)[:, :u]
         arm, s, latest = self.point_arm.gather(-1, at), self.point_time.gather(-1, at), latest.gather(-1, at)
-        ends = torch.cat([self.point_time, time], -1)  # of k_g: the points, and that of the column
+        ends = torch.cat([self.point_time, time], -1)  # times of k_g: the points, and the point of the column
         pairs = (value.flatten(-2) for value in torch.broadcast_tensors(s.unsqueeze(-1), ends.unsqueeze(-2)))
         news = self.prior.transition(*pairs)[1].unflatten(-1, (u, -1))
         news = news * self.prior.transition(ends, now)[0].unsqueeze(-2)
@@ -468,8 +465,8 @@ class FactorForm(Form):
         return self.noise_variance / self.point_count.clamp_min(1.0)
 
     def _solve(self, cross: Tensor, refine: Tensor | None = None) -> Tensor:
-        """(K_points + D)^{-1} cross, for cross (..., b, n, k) that is 0 at free points; one step of refinement, in the
-        members with ``refine`` (b, 1, 1) True."""
+        """(K_points + D)^{-1} cross, for cross (..., b, n, k) that is 0 at free points; with one step of refinement in
+        the members with ``refine`` (b, 1, 1) True (None: in all)."""
         precision = (self.point_count / self.noise_variance).unsqueeze(-1)
         spread = self._spread().unsqueeze(-1)
         z = (cross - self.covariance @ (cross * precision)) * precision
@@ -482,10 +479,11 @@ class FactorForm(Form):
     # -- rounding errors -------------------------------------------------------------------------------
 
     def mend(self, count: Tensor, total: Tensor, squares: Tensor, now: float, look: Tensor) -> list[int]:
-        """Rebuild the members among ``look`` (b,) whose rounding errors are too large; returns which they are.
+        """Rebuild the members among ``look`` (b,) whose rounding errors are too large, and return their indices.
 
-        Checks the means of the present points and P's column of the point observed most: O(n^2), and O(n^3 + n^2 N)
-        for a member that is rebuilt. Waits for the device. ``squares``: (b,), sums of squared residuals.
+        Checks the means of points at ``now`` and the column of P of the point observed most: O(n^2), and
+        O(n^3 + n^2 N) for a member that is rebuilt. Waits for the device. ``total``: sums of residuals of each point,
+        (b, n); ``squares``: sums of all squared residuals, (b,); ``count`` is not used.
         """
         drifted = ((self._drifted(now) | self.suspect) & look).nonzero().flatten().tolist()
         self.suspect &= ~look
@@ -507,7 +505,7 @@ class FactorForm(Form):
         return drifted
 
     def _drifted(self, now: float) -> Tensor:
-        """Which members are off by more than the tolerance: (b,)."""
+        """Whether the rounding errors of each member exceed the tolerance, (b,)."""
         held = self.point_count > 0  # free points hold leftover values, perhaps NaN
         both = held.unsqueeze(-1) & held.unsqueeze(-2)
         K, C = (torch.where(both, value, 0.0) for value in (self.prior_covariance, self.covariance))
@@ -515,13 +513,13 @@ class FactorForm(Form):
         error = column_error(K[self._member, point], K, C[self._member, point], C, weight).abs().amax(-1)
         total = torch.where(held, self.point_total, 0.0)
         smoothed = (C @ total.unsqueeze(-1)).squeeze(-1) / self.noise_variance
-        off = self.mean.gather(-1, self.point_arm) - smoothed  # says nothing about past points
+        off = self.mean.gather(-1, self.point_arm) - smoothed  # an error only at points of the present time
         current = held if self.prior.time_kernel is None else held & (self.point_time == now)
         off = torch.where(current, off, 0.0).abs().amax(-1)
         present = self.prior.present(now).squeeze(-1)
         return is_off(error, off, self.prior_variance.amax(-1) * present, self.mean)
 
-    # -- what the posterior asks -----------------------------------------------------------------------
+    # -- predicting ------------------------------------------------------------------------------------
 
     def among(self, arm: Tensor, now: float) -> Tensor:
         prior = self.prior.among(arm) * self.prior.present(now).unsqueeze(-1)
@@ -530,7 +528,7 @@ class FactorForm(Form):
         return prior - cross.mT @ self._solve(cross)
 
     def full(self, now: float) -> Tensor:
-        """See ``Form``. The one place where an N x N matrix is made, from one prior for all members."""
+        """See ``Form``. Only this method makes N x N matrices."""
         prior, present = self.prior.matrix(), self.prior.present(now)
         weight = self._weights(now) * (self.point_count > 0)
         cross = self.rows.of(self.point_arm, self._member.unsqueeze(-1)) * weight.unsqueeze(-1)
@@ -542,13 +540,13 @@ class FactorForm(Form):
         return full
 
     def joint_root(self) -> Tensor | None:
-        """None: a root over all arms is not kept."""
+        """None: no root is kept."""
         return None
 
     # -- state -----------------------------------------------------------------------------------------
 
     def reset(self, scale: Tensor | float, where: Tensor | None = None) -> None:
-        """Back to the prior, whose covariance is now ``scale`` (a number, (b, 1) or (1, 1)) times K."""
+        """Return to the prior, with the covariance ``scale`` (a number, (b, 1) or (1, 1)) times K."""
         mask = (self._every if where is None else where).unsqueeze(-1)
         self.variance.copy_(torch.where(mask, self.prior_variance * scale, self.variance))
         empty((self.gain, self.surprise, self.removed, self.suspect), where)
@@ -566,13 +564,13 @@ class FactorForm(Form):
     def _measure_depth(self) -> None:
         depth = self.prior_variance.amax(-1, keepdim=True) / self.noise_variance
         self.register_buffer("_depth", depth, persistent=False)
-        self._deep_held = None
+        self._deep_when_blind = None
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> FactorForm:
-        """``model.to(float32)`` leaves these tensors in float64, unchanged to the last digit."""
+        """``model.to(float32)`` leaves these tensors in float64, bit for bit."""
         exact = [dict(holder.named_buffers(recurse=False)) for holder in (self, self.rows)]
         super()._apply(fn, recurse)
-        vars(self)["prior"] = self._given.in_double()
+        vars(self)["prior"] = self._model_prior.in_double()
         for holder, buffers in zip((self, self.rows), exact, strict=True):
             for name, held in buffers.items():
                 setattr(holder, name, held.to(getattr(holder, name).device))
@@ -580,5 +578,5 @@ class FactorForm(Form):
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         super()._load_from_state_dict(state_dict, prefix, *args)
-        vars(self)["prior"] = self._given.in_double()
+        vars(self)["prior"] = self._model_prior.in_double()
         self._measure_depth()
