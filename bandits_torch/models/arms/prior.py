@@ -1,4 +1,4 @@
-"""The prior over arms: covariance over arms and, if rewards drift, over time."""
+"""The prior over arms and time: covariances, transitions in time, state spaces, and stored rows of K."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ from bandits_torch.models.online_model import ResizableState, held_elsewhere
 
 
 class ArmPrior(torch.nn.Module):
-    """k((i, s), (j, t)) = K_ij * time_kernel(s, t) over N arms; static when there is no time kernel.
+    """k((i, s), (j, t)) = K_ij * time_kernel(s, t) over N arms; static without a time kernel.
 
-    The batch of K is flattened to one dimension of size q, row-major; the time kernel's
-    hyperparameters keep their batch shape, followed by one dimension for the arms.
+    K has a flat batch of size q (row-major). Member m of a model with b members has K number m % q.
 
     Args:
         arms: ``(*arms_batch, N, d)`` features.
@@ -40,7 +39,7 @@ class ArmPrior(torch.nn.Module):
         held_elsewhere(self, space_kernel=space, time_kernel=over_time)
         covariances = [part for part in kernel.modules() if isinstance(part, ArmCovarianceKernel)]
         by_index = len(covariances) > 0
-        for part in covariances:  # a larger matrix would be cut to its first arms without a word
+        for part in covariances:  # without this check, a larger matrix would be cut to its first arms
             expected = f"{arms.shape[-2]} x {arms.shape[-2]}, one row per arm"
             validation.shape_is("kernel", part.covariance, part.num_arms == arms.shape[-2], expected)
         indices = torch.arange(arms.shape[-2], dtype=arms.dtype, device=arms.device).unsqueeze(-1)
@@ -53,14 +52,14 @@ class ArmPrior(torch.nn.Module):
         self._present: tuple[float, Tensor] | None = None
 
     def _split(self, kernel: Kernel) -> tuple[Kernel, Kernel | None]:
-        """The kernel over arms, and that over time."""
+        """The kernel over arms and the kernel over time."""
         if not isinstance(kernel, SpatioTemporalKernel):
             return kernel, None
         check_sees_all(kernel)
         return kernel.space_kernel, kernel.time_kernel
 
     def _kernel_batch(self) -> torch.Size:
-        """Of the kernel over arms."""
+        """The batch shape of the kernel over arms."""
         return self.space_kernel.batch_shape
 
     @property
@@ -69,7 +68,7 @@ class ArmPrior(torch.nn.Module):
         return self.batch_shape.numel()
 
     def fill(self, model_batch_shape: torch.Size) -> None:
-        """Make K's batch the trailing part of the model's, so that member m of the model has K number m % q."""
+        """Expand the batch of K to the trailing dimensions of the model's batch in which it is not 1."""
         leading = len(model_batch_shape) - len(self.batch_shape)
         own = torch.Size([1] * leading) + self.batch_shape
         first = next((k for k, size in enumerate(own) if size > 1), len(own))
@@ -78,7 +77,7 @@ class ArmPrior(torch.nn.Module):
         self.model_batch_shape = model_batch_shape
 
     def in_double(self) -> ArmPrior:
-        """This prior if it computes in float64, else a copy that does."""
+        """This prior if it is float64, else a float64 copy."""
         return self if self.inputs.dtype == torch.float64 else copy.deepcopy(self).double()
 
     def rows(self, arm: Tensor) -> Tensor:
@@ -91,7 +90,7 @@ class ArmPrior(torch.nn.Module):
         return self._flat(self._evaluate(x, x))
 
     def among(self, arm: Tensor) -> Tensor:
-        """K among the points of each member: arm (T, b, n) -> (T, b, n, n)."""
+        """K among the arms of each member: arm (T, b, n) -> (T, b, n, n)."""
         x = self._inputs_of(arm)
         return self._evaluate(x, x).reshape(*arm.shape, arm.shape[-1])
 
@@ -102,7 +101,7 @@ class ArmPrior(torch.nn.Module):
         return covariance * self.over_time(s, t).unflatten(-1, covariance.shape[-2:])
 
     def _inputs_of(self, arm: Tensor) -> Tensor:
-        """The kernel's inputs of the points (T, b, n) of each member: (T, *model_batch_shape, n, d)."""
+        """The kernel's inputs for arms (T, b, n): (T, *model_batch_shape, n, d)."""
         inputs = self.inputs.expand(*self.model_batch_shape, *self.inputs.shape[-2:])
         index = arm.reshape(arm.shape[0], *self.model_batch_shape, arm.shape[-1], 1)
         return inputs.expand(arm.shape[0], *inputs.shape).gather(
@@ -111,8 +110,8 @@ class ArmPrior(torch.nn.Module):
 
     def diagonal(self) -> Tensor:
         """k(x, x) of every arm: (q, N)."""
-        # One batch dimension more than the result has: if there are as many priors as arms, GPyTorch would take the
-        # (n, n) result for a matrix and return its diagonal.
+        # One more batch dimension, because GPyTorch takes a result of shape (n, n), of as many priors as arms, for a
+        # matrix and returns its diagonal.
         inputs = (
             self.inputs.expand(1, *self.space_kernel.batch_shape, *self.inputs.shape[-2:])
             if self.inputs.dim() == 2
@@ -123,9 +122,9 @@ class ArmPrior(torch.nn.Module):
         return self._flat(diagonal.unsqueeze(-1)).squeeze(-1).clone()
 
     def over_time(self, s: Tensor | float, t: Tensor | float) -> Tensor:
-        """Time kernel between times s and t; 1, of shape (1, 1), when static.
+        """Time kernel between times s and t; 1, of shape (1, 1), if static.
 
-        Numbers give (b, 1), or (1, 1) when all members share the hyperparameters; tensors (..., b, n) give (..., b, n).
+        Numbers give (b, 1), or (1, 1) if all members share the hyperparameters; tensors (..., b, n) give (..., b, n).
         """
         if self.time_kernel is None:
             return self.inputs.new_ones(1, 1)
@@ -134,7 +133,7 @@ class ArmPrior(torch.nn.Module):
         return self._by_member(value, isinstance(s, Tensor) or isinstance(t, Tensor))
 
     def transition(self, s: Tensor | float, t: Tensor | float) -> tuple[Tensor, Tensor]:
-        """(a, c) for s <= t: f(., t) = a f(., s) + an independent GP of covariance c K; shapes as of ``over_time``."""
+        """(a, c) for s <= t: f(., t) = a f(., s) + an independent GP of covariance c K; shapes as in ``over_time``."""
         assert self.time_kernel is not None
         with torch.no_grad():
             kept, gained = self.time_kernel.transition(self._as_time(s), self._as_time(t))
@@ -142,10 +141,10 @@ class ArmPrior(torch.nn.Module):
         return self._by_member(kept, per_point), self._by_member(gained, per_point)
 
     def drift(self, now: float, then: float) -> tuple[Tensor, Tensor]:
-        """(a, c), (b, 1) or (1, 1) each: f(., then) = a f(., now) + an independent GP of covariance c K.
+        """``transition`` for two numbers, (b, 1) or (1, 1) each.
 
-        The last result is cached, because choosing and learning at one time need the same values, and so do steps of
-        one length under a stationary kernel.
+        The last result is cached: choosing and learning at one time need the same values, and so do steps of equal
+        length under a stationary kernel.
         """
         stationary = self.time_kernel is None or self.time_kernel.is_stationary
         asked = (0.0, then - now) if stationary else (now, then)
@@ -154,14 +153,14 @@ class ArmPrior(torch.nn.Module):
         return self._last_drift[1]
 
     def present(self, now: float) -> Tensor:
-        """``over_time(now, now)``, (b, 1) or (1, 1); ones when static. The last result is cached."""
+        """``over_time(now, now)``, (b, 1) or (1, 1). The last result is cached."""
         asked = 0.0 if self.time_kernel is None or self.time_kernel.is_stationary else now
         if self._present is None or self._present[0] != asked:
             self._present = asked, self.over_time(asked, asked)
         return self._present[1]
 
     def forget_hyperparameters(self) -> None:
-        """Read the time kernel's hyperparameters again when next asked."""
+        """Drop cached values, so that the time kernel's hyperparameters are read again."""
         self._last_drift = self._present = None
 
     def _apply(self, *args: Any, **kwargs: Any) -> ArmPrior:
@@ -184,7 +183,7 @@ class ArmPrior(torch.nn.Module):
         return value if member_dims else value.unsqueeze(-2)
 
     def _as_time(self, t: Tensor | float) -> Tensor | float:
-        """A time for the kernel: numbers stay numbers, so that differences are taken in float64."""
+        """A time for the kernel. Numbers stay numbers, so that differences are computed in float64."""
         return t.reshape(*t.shape[:-2], *self.model_batch_shape, t.shape[-1]) if isinstance(t, Tensor) else t
 
     def _evaluate(self, x1: Tensor, x2: Tensor) -> Tensor:
@@ -199,7 +198,7 @@ class ArmPrior(torch.nn.Module):
 
 
 def prior_over(arms: Tensor, kernel: Kernel) -> ArmPrior:
-    """The prior of a kernel, with a state of several numbers per arm if one does not summarise the past."""
+    """The prior of a kernel: an ``ArmPrior`` if it is static or Markov in time, else a ``StateSpacePrior``."""
     markov = isinstance(kernel, SpatioTemporalKernel) and isinstance(kernel.time_kernel, MarkovTimeKernel)
     in_time = any(isinstance(part, SpatioTemporalKernel) for part in kernel.modules())
     return StateSpacePrior(arms, kernel) if in_time and not markov else ArmPrior(arms, kernel)
@@ -208,21 +207,20 @@ def prior_over(arms: Tensor, kernel: Kernel) -> ArmPrior:
 class StateSpacePrior(ArmPrior):
     """k((i, s), (j, t)) = sum_c K_c[i, j] k_c(s - t), each k_c with a state space.
 
-    The methods of ``ArmPrior`` for K return those of sum_c K_c k_c(0), the covariance at one time.
+    For the methods of ``ArmPrior``, K = sum_c K_c k_c(0), the covariance at one time.
 
     Args:
         arms: ``(*arms_batch, N, d)`` features.
-        kernel: a ``SpatioTemporalKernel`` or an ``AdditiveKernel`` of such, with or without ``ScaleKernel`` around.
+        kernel: a ``SpatioTemporalKernel`` or an ``AdditiveKernel`` of such, also inside ``ScaleKernel``.
 
-    Raises ValueError for a kernel of another structure, a time kernel without a state, and kernels some of which are
-    over features and some over indices.
+    Raises ValueError for a kernel of another structure, a time kernel without a state space, and a sum of kernels over
+    features and kernels over indices.
 
     Source: Sarkka, Solin & Hartikainen 2013, section 4, for a finite set of places.
     """
 
-    terms: list[
-        tuple[Kernel, Kernel, tuple[ScaleKernel, ...]]
-    ]  # over arms, over time, what both are scaled by
+    # Each term: the kernel over arms, the kernel over time, and the scales of their product.
+    terms: list[tuple[Kernel, Kernel, tuple[ScaleKernel, ...]]]
 
     def _split(self, kernel: Kernel) -> tuple[Kernel, Kernel | None]:
         terms = _terms(kernel, ())
@@ -231,7 +229,7 @@ class StateSpacePrior(ArmPrior):
             validation.require(known, "kernel.time_kernel", type(over_time).__name__, KNOWN)
         held_elsewhere(self, terms=terms, _spaces=None, _components=None, _last_step=None)
         alike = len({over_indices(space) for space, _, _ in terms}) == 1
-        expected = "a sum of terms all over features, or all over indices of arms"
+        expected = "a sum of kernels all over features, or all over indices of arms"
         validation.require(alike, "kernel", kernel, expected)
         return terms[0][0], terms[0][1] if len(terms) == 1 and not terms[0][2] else kernel
 
@@ -240,7 +238,7 @@ class StateSpacePrior(ArmPrior):
         return torch.broadcast_shapes(*parts)
 
     def spaces(self) -> list[StateSpace]:
-        """The state space of each term, of its kernels' batch shape, float64."""
+        """The state space of each term, with the batch shape of its kernels."""
         if self._spaces is None:
             spaces = []
             with torch.no_grad():
@@ -253,14 +251,15 @@ class StateSpacePrior(ArmPrior):
         return self._spaces  # type: ignore[return-value]
 
     def components(self) -> list[tuple[int, Component]]:
-        """Parts of the state, of batch (b, 1) or (1, 1), each with the number of its term."""
+        """Components of the state, of batch (b, 1) or (1, 1), each with the index of its term."""
         if self._components is None:
             found = [(k, part) for k, space in enumerate(self.spaces()) for part in space.components]
             vars(self)["_components"] = [(k, self._by_members(part)) for k, part in found]
         return self._components  # type: ignore[return-value]
 
     def step(self, elapsed: float) -> list[Tensor]:
-        """A of each component over that time, without its waves, (b, p, p) or (1, p, p). The last result is cached."""
+        """A of each component over the time ``elapsed``, without its waves, (b, p, p) or (1, p, p). The last result is
+        cached."""
         last: tuple[float, list[Tensor]] | None = vars(self)["_last_step"]
         if last is None or last[0] != elapsed:
             time = torch.full((1, 1), elapsed, dtype=torch.float64, device=self.inputs.device)
@@ -269,12 +268,12 @@ class StateSpacePrior(ArmPrior):
         return last[1]
 
     def matrices(self) -> list[Tensor]:
-        """K_c over the arms, (q, N, N), of each term."""
+        """K_c of each term over the arms, (q, N, N)."""
         with torch.no_grad():
             return [self._flat(space(self.inputs, self.inputs).to_dense()) for space, _, _ in self.terms]
 
     def present(self, now: float) -> Tensor:
-        """1, (1, 1): K is the covariance at any one time."""
+        """1, of shape (1, 1): K is the covariance at any one time."""
         return self.inputs.new_ones(1, 1)
 
     def diagonal(self) -> Tensor:
@@ -294,7 +293,7 @@ class StateSpacePrior(ArmPrior):
         return total.reshape(*arm.shape, arm.shape[-1])
 
     def forget_hyperparameters(self) -> None:
-        """Read the kernels' hyperparameters again when next asked."""
+        """Drop cached values, so that the kernels' hyperparameters are read again."""
         super().forget_hyperparameters()
         vars(self).update(_spaces=None, _components=None, _last_step=None)
 
@@ -307,7 +306,7 @@ class StateSpacePrior(ArmPrior):
         return torch.stack(torch.broadcast_tensors(*parts)).sum(0)
 
     def _by_members(self, part: Component) -> Component:
-        """With the batch in one dimension, (b, 1) or (1, 1) where all members are alike; float64."""
+        """The component with a flat batch, (b, 1), or (1, 1) if all members share it; float64."""
 
         def flat(value: Tensor, dims: int) -> Tensor:
             batch, tail = value.shape[: value.dim() - dims], value.shape[value.dim() - dims :]
@@ -320,7 +319,7 @@ class StateSpacePrior(ArmPrior):
 def _terms(
     kernel: Kernel, scales: tuple[ScaleKernel, ...]
 ) -> list[tuple[Kernel, Kernel, tuple[ScaleKernel, ...]]]:
-    """Sums and scales unfolded."""
+    """The terms of a kernel (``StateSpacePrior.terms``), with ``scales`` around it."""
     check_sees_all(kernel)
     if isinstance(kernel, ScaleKernel):
         return _terms(kernel.base_kernel, (*scales, kernel))
@@ -333,7 +332,7 @@ def _terms(
 
 
 def _over_pairs(space: StateSpace, apart: Tensor) -> Tensor:
-    """k(apart) of times ``... x batch x n x n`` apart."""
+    """The kernel over time at the differences ``apart``, ``... x batch x n x n``."""
 
     def aligned(value: Tensor, dims: int) -> Tensor:
         batch = value.dim() - dims
@@ -343,13 +342,16 @@ def _over_pairs(space: StateSpace, apart: Tensor) -> Tensor:
 
 
 class PriorRows(ResizableState):
-    """G: row K(x_i, arms) of every arm i pulled so far, one copy for each of the q kernels of a batch.
+    """G: the row K(x_i, arms) of every arm i pulled so far, for each of the q kernels of a batch.
 
-    Memory O(q u N), u the number of distinct arms held. Only ``pack`` waits for a GPU.
+    Memory O(q u N), with u the number of distinct arms. Only ``pack`` and ``reserve`` wait for a GPU.
 
     Attributes:
-        bound: an upper bound of the rows in use, known without reading from the device.
-        packed: how often rows moved.
+        rows: (q, capacity, N).
+        row_of_arm: (N,), the index of each arm's row, -1 for none.
+        used: (), the number of rows in use.
+        bound: an upper bound of ``used``, known without waiting for the device.
+        packed: how often ``pack`` has moved rows.
     """
 
     rows: Tensor
@@ -370,13 +372,13 @@ class PriorRows(ResizableState):
         return self.rows[member % self.rows.shape[0], self.row_of_arm[arm]]
 
     def between(self, held: Tensor, arm: Tensor, member: Tensor) -> Tensor:
-        """K between arms held (b, n) and any others (T, b, k): (T, b, n, k)."""
+        """K between arms with rows, ``held`` (b, n), and any arms (T, b, k): (T, b, n, k)."""
         row = self.row_of_arm[held].clamp_min(0)
         return self.rows[(member % self.rows.shape[0])[:, None, None], row.unsqueeze(-1), arm.unsqueeze(-2)]
 
     def minus_through(self, column: Tensor, arm: Tensor, z: Tensor, whole: bool = False) -> Tensor:
-        """column - G^T z for column (b, N) and z over points (b, n) of the arms (b, n); reads G once for all members,
-        ``whole``: with its free rows."""
+        """column - G^T z for column (b, N) and z (b, n) over points of the arms (b, n). Reads G once for all members,
+        with ``whole`` including its free rows."""
         row = self.row_of_arm[arm].clamp_min(0)  # free points, whose z is 0, read row 0
         rows = self.rows if whole else self.rows[:, : max(1, self.bound)]
         by_row = z.new_zeros(z.shape[0], rows.shape[1]).scatter_add_(-1, row, z)
@@ -389,15 +391,15 @@ class PriorRows(ResizableState):
     def bring(
         self, prior: ArmPrior, arm: Tensor, member: Tensor, point_arm: Tensor, point_count: Tensor
     ) -> None:
-        """Ensure a row for every arm (b,). If room is short, arms whose points have no observations lose theirs."""
+        """Make a row for every arm (b,). If room is short, arms without observations lose their rows."""
         known = self.row_of_arm[arm] >= 0
         if known.is_cpu and bool(known.all()):
             return
-        # on a GPU the most there can be
+        # on a GPU the largest possible number
         new = len(arm[~known].unique()) if known.is_cpu else arm.shape[0]
         if not self.has_room(new):
             self.pack(new, torch.cat([point_arm[point_count > 0], arm[known]]))
-        if not arm.is_cpu:  # how many are new is not known here: write all rows again
+        if not arm.is_cpu:  # it is not known here which are new: write all rows
             self.take_in(arm, member, prior.rows(arm))
         else:
             row, brings = self._places(arm, member, known)
@@ -417,14 +419,14 @@ class PriorRows(ResizableState):
         self.used += brings.sum()
 
     def _places(self, arm: Tensor, member: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
-        """The place of each new arm's row, (b,), and the member that brings it: the first that pulls the arm. O(N)."""
+        """The row of each new arm, (b,), and whether this member is the first that pulls the arm, (b,). O(N)."""
         none = torch.full_like(self.row_of_arm, arm.shape[0])
         first = none.scatter_reduce(0, arm, member, "amin")[arm]
         brings = ~known & (first == member)
         return (self.used + brings.cumsum(0) - 1)[first], brings
 
     def pack(self, new: int, live: Tensor) -> None:
-        """Drop the rows of arms that are not ``live``; leave room for ``new`` rows, and for as many again."""
+        """Drop the rows of arms that are not ``live``; leave room for twice ``new`` rows, or more."""
         held = torch.zeros_like(self.row_of_arm, dtype=torch.bool)
         held[live] = True
         arms = held.nonzero().squeeze(-1)
@@ -444,13 +446,13 @@ class PriorRows(ResizableState):
         return self.bound + new <= self.rows.shape[1]
 
     def reserve(self, new: int, live: Tensor) -> None:
-        """Count what is in use, and ``pack`` if there is then no room for ``new`` rows more."""
+        """Count the rows in use, and ``pack`` if there is no room for ``new`` more."""
         self.bound = int(self.used)
         if not self.has_room(new):
             self.pack(new, live)
 
     def widen(self, source: Tensor, new_q: int) -> None:
-        """Hold the rows of ``new_q`` kernels; member m of the wider batch is a copy of member source[m]."""
+        """Expand to ``new_q`` kernels; member m of the wider batch is a copy of member source[m]."""
         old_q = self.rows.shape[0]
         if new_q != old_q:
             self.rows = self.rows[source[:new_q] % old_q]
