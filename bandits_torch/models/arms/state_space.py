@@ -1,4 +1,4 @@
-"""Arms whose function over time has a state of several numbers: its Kalman filter."""
+"""Exact posterior over N arms whose function over time has a state of several numbers: a Kalman filter."""
 
 from __future__ import annotations
 
@@ -16,37 +16,38 @@ from bandits_torch.models.online_model import ResizableState, empty, held_elsewh
 
 
 class StateSpaceForm(ResizableState):
-    """State of ``ArmGP`` over components c of s_c = p_c m_c numbers per arm: mean m and covariance C of all at once.
+    """State of ``ArmGP`` with s numbers per arm: mean m and covariance C of the numbers of all arms.
+
+    The numbers z_c of component c, p_c m_c per arm, have
 
         f(i, t) = sum_c h_c(t)^T z_c(i, t),   Cov z_c(t) = K_c (x) P_c (x) W_c,
         z_c(t + dt) = (A_c(dt) (x) I) z_c(t) + q
 
-    with h_c(t) = h_c (x) waves(t - origin). Cycles are stored in rotating coordinates, in which a cycle alone does not
-    move, and no rounding errors accumulate over its periods. Before any observation Cov z is the same at every
-    time. With G the product of the A since the last fold,
+    with h_c(t) = h_c (x) waves(t - origin). Cycles are stored in coordinates that rotate with them, so that a cycle
+    alone does not change, and its periods add no rounding errors. The prior covariance of z is the same at every time.
+    With G the product of the A since the last fold,
 
         C = sum_c K_c (x) P_c (x) W_c - G R G^T - V^T V,
 
-    so passing time changes only G, m and the rows V. A pull of arm i, with g = h(t) at arm i, c = C g and
+    so the passing of time changes only G, m, V and ``reduction``. A pull of arm i, with g = h(t) at arm i, c = C g and
     v = g^T c + lambda, is Kalman's update:
 
         m += c (y - g^T m) / v,   V gets the row c / sqrt(v).
 
-    The reduction by both terms within each arm is stored separately, and changes with time as well. After every 24
-    observations a fold sets R to G R G^T + V^T V and G to I. An arm's variance keeps a relative accuracy of k / lambda
-    of machine precision. ``gain`` and ``surprise`` as in ``CovarianceForm``.
+    After every 24 observations a fold sets R to G R G^T + V^T V and G to I. The variance of an arm has a relative error
+    of k / lambda times machine precision. ``gain`` and ``surprise`` are as in ``CovarianceForm``.
 
-    At a later time f(t) = g^T z(now) + independent noise, g = A^T h(t): nothing changes until the next observation.
+    At a later time f(t) = g^T z(now) + independent noise with g = A^T h(t), so a prediction changes nothing.
 
-    Memory O(b (s N)^2). Time O(24 s N + s^2 N) an observation and as much when time passes, O(24 (s N)^2) a fold.
+    Memory O(b (s N)^2). Time O(24 s N + s^2 N) for an observation and for a step of time, O(24 (s N)^2) for a fold.
     Prediction of all arms O(s^2 N), jointly O((s N)^2).
 
-    Source: Sarkka, Solin & Hartikainen 2013, section 4 (equations of the Kalman filter over fixed places). G and V are
-    those of ``RecursiveMembers``, here with several K, waves, and rows that move.
+    Source: Sarkka, Solin & Hartikainen 2013, section 4 (the Kalman filter over fixed places). G and V are as in
+    ``RecursiveMembers``, here with several K, waves, and rows that change with time.
     """
 
     mean: Tensor  # (b, s, N)
-    reduction: Tensor  # (b, s, s, N), of each arm the block of G R G^T + V^T V
+    reduction: Tensor  # (b, s, s, N), the block of each arm in G R G^T + V^T V
     rows: Tensor  # (b, s N, s N), R
     pending: Tensor  # (b, s, 24, N), V
     frame: Tensor  # (b, s, s), G
@@ -76,7 +77,7 @@ class StateSpaceForm(ResizableState):
         self.register_buffer("_member", torch.arange(batch, device=self.mean.device), persistent=False)
         self._member: Tensor
         self.filled = 0  # rows of V
-        self.origin: float | None = None  # of the waves' phases: the first time that anything was learned
+        self.origin: float | None = None  # time at which the phases of all waves are 0: the first observation
 
     def _read_prior(self) -> None:
         for k, matrix in enumerate(self.prior.matrices()):
@@ -99,15 +100,15 @@ class StateSpaceForm(ResizableState):
         return self.prior, *(getattr(self, f"matrix_{k}") for k in range(len(self.prior.terms)))
 
     name = "state-space"
-    can_forget = False  # nothing is ever removed, so errors do not grow
+    can_forget = False
 
     def joint_root(self) -> None:
-        """None is kept."""
+        """None: no root is kept."""
 
     # -- learning --------------------------------------------------------------------------------------
 
     def move(self, now: float, time: float) -> None:
-        """Let time pass: Kalman's prediction."""
+        """Advance from ``now`` to ``time``: Kalman's prediction."""
         if all(part.still for _, part in self.prior.components()):
             return
         kept = self.prior.step(time - now)
@@ -115,14 +116,14 @@ class StateSpaceForm(ResizableState):
             self._move(value, kept)
 
     def _parts(self) -> Iterator[tuple[int, Component, slice]]:
-        """For each component: the number of its term, the component, and its slice of the s numbers."""
+        """For each component: the index of its term, the component, and its slice of the s numbers."""
         at = 0
         for term, part in self.prior.components():
             yield term, part, slice(at, at + part.dimension)
             at += part.dimension
 
     def _move(self, value: Tensor, kept: list[Tensor]) -> None:
-        """Multiply ``value`` (b, s, ...) by A, each component by itself."""
+        """Multiply ``value`` (b, s, ...) in place by A, component by component."""
         for (_, part, numbers), a in zip(self._parts(), kept, strict=True):
             own, p = value[:, numbers], len(part.measurement)
             if part.still:
@@ -153,11 +154,11 @@ class StateSpaceForm(ResizableState):
             self.fold()
 
     def _at(self, value: Tensor, arm: Tensor, g: Tensor) -> Tensor:
-        """The measurement of ``value`` (b, s, N) at each member's arm, (b, 1)."""
+        """g^T ``value`` (b, s, N) at each member's arm, (b, 1)."""
         return (value[self._member, :, arm] * g).sum(-1, keepdim=True)
 
     def _column(self, arm: Tensor, g: Tensor) -> Tensor:
-        """Covariance of all numbers with the measurement g (b, s) of each member's arm: (b, s, N)."""
+        """Covariance of all numbers with g^T z, g (b, s), of each member's arm: (b, s, N)."""
         parts = []
         for term, part, numbers in self._parts():
             own = g[:, numbers].unflatten(-1, (len(part.measurement), part.width))
@@ -172,7 +173,7 @@ class StateSpaceForm(ResizableState):
         return torch.cat(parts, 1) - (taken + (seen[:, None, None] @ waiting).squeeze(-2))
 
     def fold(self) -> None:
-        """Merge R and V into one matrix for the present time."""
+        """Set R to G R G^T + V^T V, V to 0 and G to I."""
         self.rows, self.filled = self.whole(), 0
         self.pending.zero_()
         self.frame.copy_(torch.eye(self.frame.shape[-1]))
@@ -192,7 +193,7 @@ class StateSpaceForm(ResizableState):
         return torch.baddbmm(rows, new.mT, new)
 
     def reset(self, scale: Tensor | float, where: Tensor | None = None) -> None:
-        """Back to the prior."""
+        """Return to the prior."""
         empty((getattr(self, name) for name in self._HELD), where)
         if where is None:
             self.frame.copy_(torch.eye(self.frame.shape[-1]))
@@ -209,8 +210,8 @@ class StateSpaceForm(ResizableState):
     # -- predicting ------------------------------------------------------------------------------------
 
     def measured(self, now: float | None, time: float | Tensor) -> Tensor:
-        """g with f(time) = g^T z(now) + independent noise: (b, s) or (1, s) for a number, (..., n, s) for times
-        ``... x b x n``."""
+        """g with f(time) = g^T z(now) + independent noise: (b, s) or (1, s) for a number, (..., b, n, s) for times
+        (..., b, n)."""
         number = not isinstance(time, Tensor)
         times = torch.full((1, 1), time, dtype=torch.float64) if number else time.double()  # type: ignore[union-attr, arg-type]
         times = times.to(self.mean.device)
@@ -224,7 +225,7 @@ class StateSpaceForm(ResizableState):
         return g.squeeze(-2) if number else g
 
     def _seen_at(self, now: float | None, time: float | None) -> Tensor:
-        """g as a row, (b, 1, s) or (1, 1, s); None as of ``Form.at_time``."""
+        """g as a row, (b, 1, s) or (1, 1, s); arguments as for ``Form.at_time``."""
         then = (now or 0.0) if time is None else time
         return self.measured(then if now is None else now, then).unsqueeze(1)
 

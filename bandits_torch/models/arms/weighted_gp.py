@@ -1,4 +1,4 @@
-"""Weighted kernel regression over a finite set of arms: recent observations count for more (WGP-UCB)."""
+"""Weighted kernel regression over a finite set of arms: recent observations have larger weights (WGP-UCB)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.arm_model import ArmModel
 from bandits_torch.models.online_model import joint_posterior, require_within
 
-MOST = 0.75  # of the arms: where more were pulled, all are looked at, which copies nothing
+MOST = 0.75  # share of arms pulled above which the regression includes all arms, which needs no copies
 
 
 class _Belief(NamedTuple):
-    """Quantities that follow from the observations: the mean (*batch, N) minus the prior mean; and for n arms, which
-    include all pulled ones, L^{-1} R K and R C = L^{-T} L^{-1} R K, (*batch, n, N) each, and 1 - w~ / w, (*batch, n,
-    1)."""
+    """The posterior, see ``WeightedGP``. Attributes: the mean minus the prior mean, (*batch, N); and for n arms, which
+    include all pulled ones, ``half`` L^{-1} R K and ``rows`` R C = L^{-T} L^{-1} R K, (*batch, n, N) each, and ``lost``
+    1 - w~ / w, (*batch, n, 1)."""
 
     mean: Tensor
     half: Tensor
@@ -32,7 +32,7 @@ class _Belief(NamedTuple):
     lost: Tensor
 
     def taken(self, half: Tensor, rows: Tensor) -> Tensor:
-        """The reduction of prior covariances by the observations, for the arms of these columns."""
+        """The reduction of prior covariances by the observations, among the arms of these columns."""
         return half.mT @ half + (rows * self.lost).mT @ rows
 
 
@@ -48,20 +48,19 @@ class WeightedGP(ArmModel):
     sqrt(phi^T V^{-1} V~ V^{-1} phi), is ``IGPWidth`` (theory form, realised gain) times the standard deviation.
     At discount 1 it is the exact GP.
 
-    Weights are stored per arm and shrink by ``discount`` (and its square) at each step, so lambda is constant and
-    nothing overflows, unlike the paper's weights discount^{-s} with growing lambda.
+    Sums of weights are stored per arm and shrink by ``discount`` (and its square) at each step, so lambda is constant
+    and nothing overflows, unlike the weights discount^{-s} of the paper with growing lambda.
 
-    Inputs are arms by index, X[..., 0] = 0, ..., N - 1.
+    Inputs are indices of arms, X[..., 0] = 0, ..., N - 1.
 
     Args:
-        arms, kernel, noise_variance, batch_shape: as for ``ArmGP``; the kernel without a time part, lambda is
-            the regulariser, at least 1e-10 of the largest prior variance (1e-5 in float32).
-        prior_mean: prior mean reward, a number, (N,) or (*batch_shape, N); the weights apply to rewards minus this
-            mean.
+        arms, kernel, noise_variance, batch_shape: as for ``ArmGP``, but the kernel without a time part; lambda is the
+            regulariser, at least 1e-10 of the largest prior variance (1e-5 in float32).
+        prior_mean: prior mean reward, a number, (N,) or (*batch_shape, N); it is subtracted from rewards.
         discount: weight per step, in (0, 1].
 
-    Cost: O(N^2) memory; an observation O(N), the next prediction O(n^2 N) if n arms were pulled, whatever t (O(N^3)
-    if most were pulled, and on a GPU, where counting them would wait). It cannot ``forget``.
+    Memory O(N^2). An observation costs O(N), the next prediction O(n^2 N) if n arms were pulled, whatever t; O(N^3) if
+    most were, and on a GPU, where counting them would wait. The model cannot ``forget``.
     With C the weighted posterior covariance, variance = C - C diag(w - w~) C / lambda, where w sums the weights of each
     arm and w~ their squares. With R = (diag(w) / lambda)^{1/2} and L L^T = I + R K R, R C = L^{-T} L^{-1} R K.
     """
@@ -82,7 +81,7 @@ class WeightedGP(ArmModel):
         self.discount = float(discount)
         prior = ArmGP(arms, kernel, noise_variance, prior_mean=prior_mean, batch_shape=batch_shape)
         validation.require(
-            not prior.drifts, "kernel", kernel, "without a time part: the weights do the forgetting"
+            not prior.drifts, "kernel", kernel, "without a time part: the weights discount old rewards"
         )
         self.batch_shape, self.num_arms = prior.batch_shape, prior.num_arms
         self.register_buffer("arms", prior.arms)
@@ -93,7 +92,7 @@ class WeightedGP(ArmModel):
         self.register_buffer("prior_mean", prior.marginals()[0].clone(), persistent=False)  # *batch x N
         self.prior_mean: Tensor
         zeros = K.new_zeros(*self.batch_shape, self.num_arms)
-        for name in ("weight", "square", "reward"):  # sums over s by arm of w_s, w_s^2, w_s y_s
+        for name in ("weight", "square", "reward"):  # sums of w_s, w_s^2 and w_s y_s for each arm
             self.register_buffer(name, zeros.clone())
         self.weight: Tensor
         self.square: Tensor
@@ -104,31 +103,31 @@ class WeightedGP(ArmModel):
         self._gain: Tensor | None = None
         self.eval()
 
-    # -- what it is ------------------------------------------------------------------------------------
+    # -- properties ------------------------------------------------------------------------------------
 
     @property
     def input_dim(self) -> int:
-        """1: the arm's index."""
+        """1: the index of the arm."""
         return 1
 
     @property
     def num_observations(self) -> Tensor:
-        """How many observations were made, ``batch_shape``; old ones hardly count."""
+        """The number of observations since the last ``reset``, ``batch_shape``, whatever their weights."""
         return self.count
 
     @property
     def tells_past(self) -> bool:  # type: ignore[override]
-        """False if old observations count less."""
+        """True only for ``discount`` 1: otherwise the posterior is for the present step."""
         return self.discount == 1
 
     @property
     def can_forget(self) -> bool:
-        """False: forgetting is what the weights do."""
+        """False: weights discount old observations instead."""
         return False
 
     @property
     def information_gain(self) -> Tensor:
-        """1/2 log det(V~ / lambda), ``batch_shape``; O(n^3) when first asked for after an observation."""
+        """1/2 log det(V~ / lambda), ``batch_shape``; O(n^3) at the first call after an observation."""
         if self._gain is None:
             factor = self._factor(self.square)[0]
             self._gain = factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
@@ -137,7 +136,7 @@ class WeightedGP(ArmModel):
     # -- learning --------------------------------------------------------------------------------------
 
     def observe(self, X: Tensor, Y: Tensor, where: Tensor | None = None) -> None:
-        """Learn observations in order, each a step: X ``batch_shape x n x 1`` indices, Y ``batch_shape x n x 1``."""
+        """Learn observations in order, one step each: X ``batch_shape x n x 1`` indices, Y ``batch_shape x n x 1``."""
         index = self._index(X)
         n = X.shape[-2]
         validation.tensor("Y", Y)
@@ -157,13 +156,12 @@ class WeightedGP(ArmModel):
         self.observe(arm[..., None, None], reward[..., None, None], where)
 
     def take(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
-        """``observe_arms`` in every member, of what a policy has checked."""
+        """``observe_arms`` in every member, for checked values."""
         b = self.batch_shape
         self._learn(arm.expand(b).unsqueeze(-1), reward.to(self.weight).expand(b).unsqueeze(-1), None)
 
     def _index(self, X: Tensor) -> Tensor:
-        """Arms of inputs ``... x q x 1``; their values are checked on a CPU only, where this does not wait for the
-        device."""
+        """Arms of inputs ``... x q x 1``. Values are checked on a CPU only, to avoid waiting for a GPU."""
         validation.tensor("X", X)
         if X.is_cpu:
             return inputs.split(X, self.num_arms, False)[0]
@@ -192,7 +190,7 @@ class WeightedGP(ArmModel):
 
     @contextmanager
     def provisional(self) -> Iterator[None]:
-        """See ``OnlineModel``: learning makes new tensors, so nothing is copied."""
+        """See ``OnlineModel``. Nothing is copied, because learning makes new tensors."""
         kept = {
             name: getattr(self, name) for name in ("weight", "square", "reward", "count", "_belief", "_gain")
         }
@@ -203,7 +201,7 @@ class WeightedGP(ArmModel):
                 setattr(self, name, value)
 
     def expect(self, X: Tensor) -> None:
-        """See ``OnlineModel``: an observation of weight 1, which leaves the other weights unchanged."""
+        """See ``OnlineModel``: an observation with weight 1 that does not discount the others."""
         gain, mean = self.information_gain, self._now().mean
         arm = inputs.flat("X", self._index(X), self.batch_shape, 1).reshape(*self.batch_shape, 1)
         one = self.weight.new_ones(*self.batch_shape, 1)
@@ -212,11 +210,11 @@ class WeightedGP(ArmModel):
         self._belief, self._gain = None, gain
 
     def forget(self, count: int = 1, where: Tensor | None = None) -> None:
-        """Refused: the weights do the forgetting."""
-        raise ValueError("WeightedGP cannot forget single observations: its weights do the forgetting")
+        """Raises ValueError: weights discount old observations instead."""
+        raise ValueError("WeightedGP cannot forget single observations: its weights discount old ones")
 
     def reset(self, where: Tensor | None = None) -> None:
-        """Back to the prior."""
+        """Return to the prior."""
         mask = self._mask(where)
         where = torch.ones_like(self.count, dtype=torch.bool) if mask is None else mask
         for name in ("weight", "square", "reward"):
@@ -232,7 +230,7 @@ class WeightedGP(ArmModel):
             half = torch.linalg.solve_triangular(factor, rows, upper=False)
             rows = torch.linalg.solve_triangular(factor.mT, half, upper=True)
             weight, square, reward = (_at(sums, arm) for sums in (self.weight, self.square, self.reward))
-            held = weight > 0  # of no weight: a row of zeros
+            held = weight > 0  # arms without weight have rows of zeros
             share = torch.where(held, reward / (weight * self.noise_variance.unsqueeze(-1)).sqrt(), 0.0)
             mean = (share.unsqueeze(-2) @ rows).squeeze(-2)
             lost = torch.where(held, 1 - square / weight, 0.0).unsqueeze(-1)
@@ -240,10 +238,10 @@ class WeightedGP(ArmModel):
         return self._belief
 
     def _factor(self, weight: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Cholesky factor of I + R K R, R = (W / lambda)^{1/2}, among n arms with all that were pulled; R K of these
-        ``batch_shape x n x N``; and which they are, ``batch_shape x n``, or None for all of them in order.
+        """For n arms that include all pulled ones: the Cholesky factor of I + R K R, R = (diag(weight) / lambda)^{1/2};
+        R K, ``batch_shape x n x N``; and their indices, ``batch_shape x n``, or None for all arms in order.
 
-        Every replicate has the same number of arms: if fewer were pulled, others are added with weight 0.
+        Replicates with fewer pulled arms have others with weight 0.
         """
         N = self.num_arms
         n = max(1, int((weight > 0).sum(-1).max())) if weight.is_cpu else N
@@ -263,7 +261,7 @@ class WeightedGP(ArmModel):
         """Mean and sandwich variance of every arm, ``batch_shape x N`` each; ``time`` is ignored. O(n N)."""
         held = self._now()
         taken = held.half.square().sum(-2) + (held.rows.square() * held.lost).sum(-2)
-        variance = self.prior_covariance.diagonal(dim1=-2, dim2=-1) - taken  # rounding may leave less than 0
+        variance = self.prior_covariance.diagonal(dim1=-2, dim2=-1) - taken  # may be below 0 by rounding
         return held.mean + self.prior_mean, variance.clamp_min(0.0)
 
     def joint(self, time: float | None = None) -> tuple[Tensor, Tensor]:
@@ -273,7 +271,7 @@ class WeightedGP(ArmModel):
         return held.mean + self.prior_mean, covariance
 
     def _posterior_at(self, X: Tensor, noise: float | Tensor) -> GPyTorchPosterior:
-        """Normal distribution of mean and sandwich variance at X, ``batch x q x 1`` indices."""
+        """See ``OnlineModel``: mean and sandwich covariance at X, ``batch x q x 1`` indices."""
         index, held = self._index(X), self._now()
         batch, q = inputs.points_of(X, self.batch_shape), X.shape[-2]
         arm = index.expand(*batch, q)
@@ -292,18 +290,18 @@ class WeightedGP(ArmModel):
         return super()._apply(fn, recurse)
 
     def _load_from_state_dict(self, *args: Any) -> None:
-        self._belief = self._gain = None  # of what was held before
+        self._belief = self._gain = None
         super()._load_from_state_dict(*args)
 
     def grow_from(self, small: WeightedGP) -> None:  # type: ignore[override]
-        """Take over the observations of ``small``, a model over the first of these arms."""
+        """Take the observations of ``small``, a model over the first of these arms."""
         for name in ("weight", "square", "reward"):
             getattr(self, name)[..., : small.num_arms] = getattr(small, name)
         self.count = small.count.clone()
         self._belief = self._gain = None
 
     def expand(self, batch_shape: torch.Size) -> WeightedGP:
-        """A copy of batch shape ``batch_shape``. Raises ValueError unless that of the model broadcasts to it."""
+        """A copy of batch shape ``batch_shape``. Raises ValueError unless the model's broadcasts to it."""
         require_within(torch.Size(batch_shape), self.batch_shape, "the model's batch shape")
         model = copy.deepcopy(self)
         model.batch_shape, model._candidates = torch.Size(batch_shape), None
@@ -316,5 +314,5 @@ class WeightedGP(ArmModel):
 
 
 def _at(values: Tensor, arm: Tensor | None) -> Tensor:
-    """The entries of ``* x N`` for the arms ``batch_shape x n``; None: all arms."""
+    """Entries of ``values``, ``* x N``, for the arms ``batch_shape x n``; None: for all arms."""
     return values if arm is None else values.gather(-1, arm)
