@@ -40,8 +40,7 @@ class BanditNode(ExternalGenerationNode):
             kernel over the unit cube.
         standardise: whether the policy learns values in units of their spread (``StandardisedPolicy``), for a policy
             that, unlike ``auto``, does not learn the spread.
-        time: ``"number"``, the index of a trial; or ``"clock"``, the time in seconds at which it was run, or created if
-            it was not run.
+        time: ``"number"``, the index of a trial; or ``"clock"``, its start in seconds, or else its creation.
         seed: seed of all random numbers.
         name, transition_criteria: of ``GenerationNode``.
 

@@ -43,8 +43,7 @@ class BanditSampler(BaseSampler):
             cube.
         standardise: whether the policy learns values in units of their spread (``StandardisedPolicy``), for a policy
             that, unlike ``auto``, does not learn the spread.
-        time: the time of a trial: ``"number"``, its number; ``"clock"``, its start in seconds; or a function of the
-            trial.
+        time: time of a trial: ``"number"``, its number; ``"clock"``, its start in seconds; or a function of the trial.
         n_startup_trials: number of first trials that are points of a Sobol sequence; None: 2 (d + 1) in dimension d.
         independent_sampler: by default ``RandomSampler``.
         seed: seed of all random numbers; None: a different one for every sampler.

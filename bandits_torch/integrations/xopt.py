@@ -49,9 +49,8 @@ class TimeVaryingUCBGenerator(Generator):
     so it avoids points that break a constraint with near certainty. This is no guarantee: shots may break constraints
     that are still being learned. For limits that must hold use ``recipes.safe_gp_ucb``.
 
-    Rows without a finite objective, constraints and time are not learned. After a change of earlier data
-    (``remove_data``, ``reset_data``), of the objective's direction, of a constraint or of an attribute, all data are
-    learned again.
+    Rows without a finite objective, constraints and time are not learned. If earlier data change (``remove_data``,
+    ``reset_data``), or the objective's direction, a constraint or an attribute, all data are learned again.
 
     Attributes:
         width: multiplies the standard deviation.

@@ -51,10 +51,10 @@ FULL_UP_TO, _RANK = 500, 100  # most arms at the start with full covariances; wi
 class Family:
     """Members that share a covariance or its root ``shape``, one for each noise and rate.
 
-    ``strengths``: for each noise, the strength of the prior on the unit (``MemberScale``); empty if the unit is
-    unknown. ``smooth``: they drift smoothly (``SmoothMembers``), and ``rates`` are time-scales. ``cycle``: they have
-    cycles (``CyclicMembers``), which have this share of their variance. ``level``: their arms share a level
-    (``LevelMembers``) with this variance, relative to the noise, and time-scale.
+    ``strengths``: for each noise, the strength of the prior on the unit (``MemberScale``); empty if there is no prior.
+    ``smooth``: they drift smoothly (``SmoothMembers``), and ``rates`` are time-scales.
+    ``cycle``: they have cycles (``CyclicMembers``), which have this share of their variance.
+    ``level``: their arms share a level (``LevelMembers``) with this variance, relative to the noise, and time-scale.
     """
 
     shape: Tensor

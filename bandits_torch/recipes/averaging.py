@@ -225,8 +225,7 @@ def auto(
     up to 16 or they have no features (``try_all``). Up to 500 arms, a quarter of the weight is then on members whose
     rewards drift smoothly (``SmoothMembers``). Members with a given kernel have 9/10 of the prior weight; the others
     limit the cost of a wrong kernel. Up to 500 arms there are also members with a kernel of shorter range
-    (``sharper``: length-scales divided by 3 and 5). Over a ``Domain`` it first expects less of the ends of ranges than
-    of their middle.
+    (``sharper``: length-scales divided by 3 and 5). Over a ``Domain`` it first expects less at the ends of ranges.
 
     Args:
         kernel: None if unknown, else as for the other recipes.
@@ -258,15 +257,14 @@ def auto(
             relates arms (a squared correlation of 1/2 or more), then with at most six looks within c sqrt(t + 300)
             steps. Over a ``Domain``: c of ``PointAveraging``, None for 7. 0: never.
         max_move, move_price, start_at: of ``CostlyMoves``, which wraps the policy if any of them is given: how far a
-            setting of a ``Domain`` may move in a step, as a share of its range; the price of a move or of a switch of
-            arms.
+            setting of a ``Domain`` may move in a step, as a share of its range; the price of a move or switch of arms.
         plausible: of ``ModelAveraging``; not for a ``Domain``, which has no such checks.
         search, seed: how a ``Domain`` is searched (``auto_over_points``, which says how it uses a ``kernel``).
 
     Members: up to 500 arms P = 21 (without features) to 129, with cycles up to 213 for one period; above 500 arms about
     30, of rank 100. Memory O(S P N^2), above 500 arms O(S P N). The number of arms at the start decides: members do not
-    change when arms are added. Above 500 arms, a new arm that is little correlated with the others adds to the rank, up
-    to 200.
+    change when arms are added. Above 500 arms, a new arm with little correlation to the others adds to the rank (<=
+    200).
 
     Under a context (``ArmContext``; ``context_dim`` numbers a step) ``contexts`` lists all that can occur, (M, c), or
     gives their number, for contexts 0 to M - 1. The members are then over the N M pairs of arm and context

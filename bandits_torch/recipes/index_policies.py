@@ -144,8 +144,8 @@ def gp_ts(
     of the draw (``PathwisePointDraw``). Theorem 4 does not cover this: it needs finite grids D_t that come within
     1/(B L t^2) of every point, because its bound contains ln |D_t|. ``grid_until=T`` plays on those grids in steps 1 to
     T (``GridSearch``), for functions that do not change. One difference from the theorem remains: the prior term of the
-    draw consists of random features. |D_t| grows as t^(2 d), so a few hundred steps can be played in one dimension and
-    a few dozen in two.
+    draw consists of random features. |D_t| grows as t^(2 d): a few hundred steps can be played if d = 1, a few dozen if
+    d = 2.
 
     Raises ValueError for ``grid_until`` over arms, with a kernel over time, with constraints or with
     ``learn_hyperparameters``, and if D_T has more than a million points.
@@ -290,8 +290,7 @@ def tv_gp_ucb(
     forgetting always predicts a return to the mean. Over arms the kernel must be a ``MarkovTimeKernel`` or have a state
     space (``state_space_of``); with s numbers per arm a step costs O((s N)^2). It may also be a name and a number:
     ``"quasi-periodic:24"`` and ``"periodic:24"`` (a period; the shape of the first changes over about five periods),
-    ``"matern-3/2:50"`` (a length-scale), ``"exponential:0.03"``, ``"wiener:0.01"``. Several joined by ``+`` are
-    averaged.
+    ``"matern-3/2:50"`` (a length-scale), ``"exponential:0.03"``, ``"wiener:0.01"``; ``+`` averages several.
 
     ``stale``: over a domain, exponential forgetting drops an observation once it can change no mean by more than this
     many prior standard deviations (``StaleObservations``), so that steps do not slow down. ``"wasserstein"`` drops
@@ -348,8 +347,7 @@ def band_gp_ucb(
 
     A quantile replaces both union bounds in the confidence band of GP-UCB's proof (Srinivas et al. 2010, Lemma 5.1; see
     ``SimultaneousBand``). The band uses the correlation of the arms, and holds at each step with probability 1 - delta,
-    not at all steps at once. It is about half as wide. Valid for f drawn from the prior; ``mean_excess`` bounds the
-    regret.
+    not at all steps at once. It is about half as wide. Valid for draws of the prior; ``mean_excess`` bounds the regret.
 
     ``forgetting_rate``: epsilon of the kernel k (1 - eps)^{|t - t'|/2}, 0 for a function known not to change;
     ``draws``: M, draws of the posterior per step.
@@ -580,8 +578,7 @@ def tv_cgp_ucb(
     ``num_contexts``: as for ``cgp_ucb``. With ``contexts`` no observation counts as stale, and ``ArmGP`` must support
     the kernel over time.
 
-    Raises ValueError as ``cgp_ucb`` does, for a ``time_kernel`` that is not a kernel, and for a ``stale`` that is not
-    > 0 or has no effect.
+    Raises ValueError as ``cgp_ucb`` and ``tv_gp_ucb`` do.
     """
     time_kernel = as_time_kernel(time_kernel)
     if time_kernel is None and forgetting_rate != 0:

@@ -131,11 +131,8 @@ _TIME_KERNELS: dict[str, Callable[[Tensor], Kernel]] = {
 
 
 def as_time_kernel(time_kernel: Kernel | str | None) -> Kernel | None:
-    """The kernel over time that a text such as ``"quasi-periodic:24"`` names (``tv_gp_ucb``); a kernel or None
-    unchanged.
-
-    Kernels joined by ``+`` are averaged. Raises ValueError for any other text.
-    """
+    """The kernel over time that a text names (``tv_gp_ucb``); a kernel or None unchanged. Raises ValueError for
+    others."""
     if not isinstance(time_kernel, str):
         return time_kernel
     kernels = []

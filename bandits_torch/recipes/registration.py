@@ -38,8 +38,7 @@ Choices = Tensor | int | Domain  # features of arms, their number, or a domain o
 class Setup:
     """The arguments that recipes share: choices, prior knowledge of the rewards, and how the policy runs.
 
-    One setup serves many recipes: each reads only the fields it needs. ``dataclasses.replace(setup, replicates=5)``
-    makes a changed copy.
+    Each recipe reads only the fields it needs. ``dataclasses.replace(setup, replicates=5)`` makes a changed copy.
 
     Args:
         choices: ``(N, d)`` features of arms, N, or a ``Domain`` of points.
@@ -142,8 +141,7 @@ class Recipe:
     Attributes:
         name: the name of the function.
         call: the public function.
-        belief: the field of ``Setup`` that holds its prior: ``"kernel"``, ``"priors"`` (candidates), ``"prior"`` (the
-            true one), or None.
+        belief: the field of ``Setup`` that holds its prior: ``"kernel"``, ``"priors"``, ``"prior"``, or None.
         optional: whether the belief may be left out.
         takes: the other fields of ``Setup`` that it reads.
         seeded: whether it draws random numbers over arms. If so, ``build`` passes a seed; over points it always does.

@@ -274,8 +274,8 @@ def lb_gp_ucb(
 
 
 def _candidates(setup: Setup, horizon: int, shrink: float) -> tuple[ArmGP, list[float], float]:
-    """A model of batch shape (S, P), the factors e^{p/d} up to the first >= T^``shrink``, and theta_0 (geometric
-    mean)."""
+    """A model of batch shape (S, P), factors e^{p/d} up to the first >= T^``shrink``, and the geometric mean
+    theta_0."""
     kernel = setup.kernel
     expected = "features (N, d), which a length-scale needs"
     validation.require(isinstance(setup.choices, Tensor), "arms", setup.choices, expected)

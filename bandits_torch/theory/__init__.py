@@ -5,8 +5,7 @@ A width is the number that multiplies the posterior standard deviation sigma: wi
     |f(x) - mu_{t-1}(x)| <= width_t sigma_{t-1}(x)    for every arm x and every step t.
 
 Papers write it beta_t (Chowdhury & Gopalan, Zhou & Shroff, Ziomek et al.), sqrt(beta_t) (Srinivas et al., Bogunovic et
-al.) or v_t (GP-TS). BoTorch's ``beta`` is its square. Every width states its theorem, the theorem's symbol for it, and
-when it is valid.
+al.) or v_t (GP-TS). BoTorch's ``beta`` is its square. Every width states its theorem, its symbol and its validity.
 
     symbol   in code                   meaning                                               used by
     t        step                      step of a choice; t - 1 observations precede it       all widths

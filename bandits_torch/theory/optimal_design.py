@@ -1,5 +1,4 @@
-"""The optimisation problems of Hong, Li & Tewari (2023), optimal designs, OP and gamma_{phi,T}, and their inverse
-propensity scores.
+"""Optimal designs, the problem OP, gamma_{phi,T} and inverse propensity scores of Hong, Li & Tewari (2023).
 
 All problems minimise over probability distributions P on the arms, or on a subset A of them,
 
@@ -155,8 +154,7 @@ def optimal_exploration(
     Lemma 4.4 holds for s = 1/2: sum Q gap <= (1 + alpha) gamma / beta, leverages <= beta gap + 2 gamma and
     <= beta^2 gap^2 / (2 alpha gamma) + 2 gamma. ``beta``, ``alpha`` and ``gain``: numbers, or (...).
 
-    ``tolerance`` is passed to ``exploration_problem``. Raises ValueError unless ``beta`` and ``alpha`` > 0 and s is in
-    [0, 1].
+    ``tolerance``: as for ``exploration_problem``. Raises ValueError unless ``beta``, ``alpha`` > 0 and 0 <= s <= 1.
 
     Source: Hong, Li & Tewari 2023, Algorithm 1.
     """

@@ -149,8 +149,7 @@ class PriorEliminationContinuousWidth(SrinivasContinuousWidth):
         a, b: constants of the derivative bound, > 0, with 2 d a > delta/2; b in units of reward over length.
         delta: failure probability of the whole algorithm.
 
-    Raises ValueError unless ``dim`` and ``horizon`` are integers >= 1 and 2 d a > delta/2, because the inner logarithm
-    must be positive.
+    Raises ValueError unless ``dim`` and ``horizon`` are integers >= 1 and 2 d a > delta/2 (the inner logarithm is > 0).
     """
 
     def __init__(

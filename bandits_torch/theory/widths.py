@@ -274,11 +274,11 @@ class SelfNormalisedWidth(NormWidth):
     """Base class of the widths that follow from Theorem 1 of Chowdhury & Gopalan 2017.
 
     ``form="theory"``: B + (R / sqrt(lambda)) sqrt(2 gamma + 2 ln(m/delta)), for every lambda > 0 (Zhou & Shroff 2021,
-    equation 8; at lambda = 1 + 2/T it implies Chowdhury & Gopalan's Theorem 2). ``form="printed"``: B + R sqrt(2 (gamma
-    + 1 + ln(m/delta))), proved for lambda = 1 + 2/T. For lambda >= 1 it is wider than the theory form, so it is also
-    valid. For lambda < 1 it lacks the factor 1/sqrt(lambda) and is not valid, although the experiments of Chowdhury &
-    Gopalan use it with lambda = R^2. m (``_events``) is the number of events in the union bound, each of probability
-    delta/m.
+    equation 8; at lambda = 1 + 2/T it implies Chowdhury & Gopalan's Theorem 2).
+    ``form="printed"``: B + R sqrt(2 (gamma + 1 + ln(m/delta))), proved for lambda = 1 + 2/T. For lambda >= 1 it is
+    wider than the theory form, so it is valid. For lambda < 1 it lacks the factor 1/sqrt(lambda) and is not valid,
+    although the experiments of Chowdhury & Gopalan use it with lambda = R^2.
+    m (``_events``) is the number of events in the union bound, each of probability delta/m.
     """
 
     _events = 1
@@ -438,9 +438,8 @@ class GPBUCBWidth(WidthAround):
         base: the width for one choice at a time.
         count: B, the number of choices without a reward between them, or of questions open at once.
         initial: n.
-        gain: a provider of gamma_n. The proof needs only the gain of the first n pulls, which
-            ``MaximumGain(..., max_points=n, upper_bound=False)`` gives. ``RealisedGain`` counts all data held now and
-            is not valid here.
+        gain: a provider of gamma_n. The proof needs only the gain of the first n pulls, which ``MaximumGain(...,
+            max_points=n, upper_bound=False)`` gives. ``RealisedGain`` counts all data and is invalid.
 
     Raises ValueError for a ``base`` that is not a width, and integers below 1.
     """
@@ -634,8 +633,7 @@ class DriftAwareWidth(WidthAround):
     Source: the bias of the posterior mean is sum_s a_s (f_s(x_s) - f_t(x_s)) with a_s = C(x, x_s)/lambda;
     lambda sum_s a_s^2 <= sigma^2(x) and Cauchy-Schwarz give |bias(x)| <= V sqrt(n/lambda) sigma(x).
     Valid if V bounds max_x |f_s(x) - f_t(x)| between the current step t and every step s of an observation held, and if
-    ``base`` is valid for every f_t: its B bounds the norm of every f_t, and a ``RealisedInformationWidth`` has a
-    ``horizon``.
+    ``base`` is valid for every f_t: its B bounds their norms, and a ``RealisedInformationWidth`` has a ``horizon``.
 
     Args:
         base: the width for a function without drift.
