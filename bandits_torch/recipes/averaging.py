@@ -221,11 +221,11 @@ def auto(
     """Needs only the choices: averages over kernels, noises and rates of change by how well each predicts.
 
     ``ModelAveraging`` weighs the members by their predictions. Given only the choices, multiplying or shifting rewards,
-    or another unit of time, does not change what it chooses. Without a kernel, all arms are tried in turn if there are
-    up to 16 or they have no features (``try_all``). Up to 500 arms, a quarter of the weight is then on members whose
-    rewards drift smoothly (``SmoothMembers``). Members with a given kernel have 9/10 of the prior weight; the others
-    limit the cost of a wrong kernel. Up to 500 arms there are also members with a kernel of shorter range
-    (``sharper``: length-scales divided by 3 and 5). Over a ``Domain`` it first expects less at the ends of ranges.
+    or another unit of time, does not change what it chooses. Without a kernel or history, all arms are tried eventually
+    if there are up to 16 or they have no features (``try_all``). Up to 500 arms, a quarter of the weight is then on
+    members whose rewards drift smoothly (``SmoothMembers``). Members with a given kernel, or a history's, have 9/10 of
+    the prior weight; the others limit the cost of a wrong one. Up to 500 arms there are also members with a kernel of
+    shorter range (``sharper``: length-scales divided by 3 and 5). Over a ``Domain`` it first avoids the ends of ranges.
 
     Args:
         kernel: None if unknown, else as for the other recipes.
@@ -253,9 +253,9 @@ def auto(
         width: multiplies the mixture's standard deviation. None: 1.25; with a kernel or history 2 at every tenth
             choice; over a ``Domain`` and under contexts that are not listed 1.
         share, behind: of ``FixedShare``.
-        look_again: c of ``ModelAveraging``. None: 7, but 8.5 with features and no kernel, and 14 with a kernel that
-            relates arms (a squared correlation of 1/2 or more), then with at most six looks within c sqrt(t + 300)
-            steps. Over a ``Domain``: c of ``PointAveraging``, None for 7. 0: never.
+        look_again: c of ``ModelAveraging``. None: 7, but 8.5 with features and no kernel or history, and 14 with a
+            kernel that relates arms (a squared correlation of 1/2 or more), then with at most six looks within
+            c sqrt(t + 300) steps. Over a ``Domain``: c of ``PointAveraging``, None for 7. 0: never.
         max_move, move_price, start_at: of ``CostlyMoves``, which wraps the policy if any of them is given: how far a
             setting of a ``Domain`` may move in a step, as a share of its range; the price of a move or switch of arms.
         plausible: of ``ModelAveraging``; not for a ``Domain``, which has no such checks.
