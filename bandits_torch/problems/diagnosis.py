@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
+from scipy import stats
 from torch import Tensor
 
 from bandits_torch import validation
@@ -18,6 +19,7 @@ from bandits_torch.problems.smoothing import best_smoothed, mean_of_held
 from bandits_torch.problems.tables import RewardTable
 
 _FEWEST, _BLOCKS = 40, 20  # rows that noise, correlation and gain need; blocks of their intervals
+_SHORTEST_BLOCK = 10  # rows, of the interval of the noise
 _T_90 = 1.729  # Student's t with 19 degrees of freedom, two-sided 90 %
 _BLOCK = 100_000  # values handled at once
 _ROWS = 10_000  # last rows for the possible gain; rows sampled for cycles, noise and correlation
@@ -253,7 +255,8 @@ def diagnose(table: RewardTable | Tensor) -> Diagnosis:
     the length that fits all rows best, removes them. ``find_jumps`` divides the rest into jumps, drift and noise. The
     variance of the noise is the mean square of y_{t-1} - 2 y_t + y_{t+1} over each arm's neighbouring rows, divided by
     6, minus a third of the drift's variance; straight lines do not affect it. Its interval is Student's t over 20
-    blocks of rows, for the logarithm of the standard deviation.
+    blocks of rows, or fewer of ten rows each, for the logarithm of the standard deviation. In simulations it contained
+    the noise of 85 to 92 % of records of 42 to 400 rows.
 
     Arms share something if one of two tests, each at the level .01, is significant. The first tests common levels: the
     mean correlation against 999 tables with the signs of random arms changed; it needs eight arms. The second tests
@@ -412,9 +415,14 @@ def _noise(plain: np.ndarray, fitted: float, drift: float) -> tuple[float | None
     noise = max(variance - drift / 3, 0.25 * variance) ** 0.5
     if noise == 0:
         return 0.0, (0.0, 0.0)
-    parts = zip(np.array_split(bends, _BLOCKS), np.array_split(seen, _BLOCKS), strict=True)
+    count = min(_BLOCKS, len(bends) // _SHORTEST_BLOCK)
+    parts = zip(np.array_split(bends, count), np.array_split(seen, count), strict=True)
     blocks = np.array([block.sum() / held.sum() for block, held in parts])
-    half = _T_90 * float(blocks.std(ddof=1) / blocks.mean()) / _BLOCKS**0.5 / 2
+    # Squared bends of rows one and two apart have correlations 4/9 and 1/36, so means of neighbouring blocks are alike.
+    # Blocks of n rows then vary less than independent ones that would give the mean its variance.
+    alike = 1 - 18 / (35 * len(bends) / count)
+    deviation = float(blocks.std(ddof=1) / blocks.mean()) / (count * alike) ** 0.5
+    half = float(stats.t.ppf(0.95, count - 1)) * deviation / 2
     return noise, (noise * float(np.exp(-half)), noise * float(np.exp(half)))
 
 

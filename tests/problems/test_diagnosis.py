@@ -11,6 +11,7 @@ from matplotlib.image import imread
 
 from bandits_torch import diagnose
 from bandits_torch.experiments.comparison import policies_for, unseen_cycles
+from bandits_torch.problems.diagnosis import _noise
 from bandits_torch.problems.periods import Period
 from bandits_torch.problems.replay import replay
 from bandits_torch.problems.tables import RewardTable, read_table
@@ -47,6 +48,15 @@ def test_the_interval_of_noise_covers_it_nine_times_in_ten():
         low, high = diagnose(torch.from_numpy(table)).noise_interval
         covered += low <= 2.0 <= high
     assert 170 <= covered <= 190
+
+
+def test_the_interval_of_noise_covers_it_where_rows_are_few():
+    generator = np.random.default_rng(0)
+    covered = 0
+    for _ in range(1000):
+        _, (low, high) = _noise(generator.standard_normal((45, 1)), 0.0, 0.0)
+        covered += low <= 1.0 <= high
+    assert 860 <= covered <= 940
 
 
 def test_noise_is_told_of_a_record_with_an_outage_or_of_rare_rewards():
