@@ -228,10 +228,10 @@ class Earned:
         words += ")"
         if self.best_arm is not None:
             words += f"; the best single arm in hindsight, {self.best_arm[0]}, {self.total(self.best_arm[1])}"
-        could = "; knowing all but the noise" if self.noisy else "; the best arm of every step"
+        chosen = ", chosen without its noise," if self.noisy else ""
         share = self.share(self.policies[name])
         got = f": {name} got {share} of what could be gained" if share else ""
-        return f"{words}{could} {self.total(self.attainable)}{got}."
+        return f"{words}; the best arm of every step{chosen} {self.total(self.attainable)}{got}."
 
     def about_regret(self) -> list[str]:
         """What regret against a noisy maximum means, and how ``attainable`` was found; empty for a simulation."""
