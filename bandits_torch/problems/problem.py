@@ -171,7 +171,8 @@ class Problem(ABC):
         last = self.horizon
         ok = isinstance(step, int) and step >= 1 and (last is None or step <= last)
         if not ok:
-            raise ValueError(f"step must be an integer in 1, ..., {last or 'without end'}, got {step!r}")
+            allowed = ">= 1" if last is None else f"in 1, ..., {last}"
+            raise ValueError(f"step must be an integer {allowed}, got {step!r}")
 
     def to(self, *args: Any, **kwargs: Any) -> Problem:
         """Move the problem's tensors, domains and modules as ``Tensor.to`` does, in place; returns self."""
