@@ -36,9 +36,9 @@ class TVGPDraws(SimulatedProblem):
     f_1 and all g_t are independent draws of GP(0, k). The model of TV-GP-UCB (Bogunovic, Scarlett & Cevher
     2016), simulated exactly: Cov(f_t(x), f_s(x')) = k(x, x') (1 - eps)^{|t - s|/2} at all steps.
 
-    ``expected_rewards`` takes steps in any order and is deterministic. Steps are simulated in blocks of 128, of
-    which the last two are kept: a step forward, or back by up to 128 steps, costs O(N^2); a step further back
-    simulates again from step 1. Memory does not grow with the horizon.
+    ``expected_rewards`` takes steps in any order and is deterministic. Steps are simulated in blocks of 128. In
+    order, a step costs O(N^2), and the last two blocks are kept, so that one may go back by up to 128 steps. Going
+    further back simulates again from step 1. Memory does not grow with the horizon.
 
     Known beforehand: the kernel, noise variance R^2, eps, and a bound B on the RKHS norm at all of T steps
     (``horizon``, or 10 000) with probability 0.9: the squared norm is chi-square with r = rank K degrees of
