@@ -264,8 +264,8 @@ PRINTED = (
     Printed("docs/ray.md", "`python -m benchmarks.ray`, {} seeds", _cartpole_seeds),
     Printed(
         "docs/xopt.md",
-        "it proposes {} times as many shots a second, but over the first {} shots the beam is further from its best "
-        "than with Xopt's own, by an error of {} to {}.\n\n**Take it**",
+        "it proposes {} times as many shots a second, but over the first {} shots its mean error is larger: {}, "
+        "against {} with Xopt's own. (The",
         _shots,
     ),
     Printed(
