@@ -217,7 +217,12 @@ class Settings(Described):
         self.space = Space(axes)
 
     def _axis(self, name: str, given: Any) -> Axis:
-        expected = "(low, high) with 'log' or 'integer' after it, or a list of at least two different values"
+        expected = (
+            "(low, high), low < high, then 'log' or 'integer', or a list of at least two different values"
+        )
+        if isinstance(given, list | tuple):
+            plain = [one.item() if isinstance(one, np.generic) else one for one in given]
+            given = plain if isinstance(given, list) else tuple(plain)
         if isinstance(given, list):
             right = len(given) > 1 and all(isinstance(v, (str, int, float, bool)) for v in given)
             different = len({(type(v), v) for v in given}) == len(given) if right else False

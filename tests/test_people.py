@@ -203,6 +203,16 @@ def test_a_file_is_refused_by_settings_in_another_order(tmp_path):
         load_policy(tmp_path / "state", AskTell.auto({"time": (0.0, 10.0), "heat": (0.0, 10.0)}))
 
 
+def test_settings_may_be_numbers_of_a_table():
+    table = pd.DataFrame({"price": [10, 50], "share": np.array([0.1, 0.9], np.float32)})
+    ranges = {name: (table[name].min(), table[name].max()) for name in table}
+    ranges["layout"] = list(np.array([1, 2]))
+    name = AskTell.auto(ranges).ask(0.0).name
+    assert 10 <= name["price"] <= 50
+    assert 0.1 <= name["share"] <= 0.9
+    assert type(name["layout"]) is int
+
+
 @pytest.mark.parametrize(
     "given",
     [(1.0,), (2.0, 1.0), (0.0, 1.0, "log"), (0.5, 3, "integer"), (1, 2, "linear"), ["a"], ["a", "a"], "ab"],
