@@ -251,6 +251,14 @@ def test_a_log_that_cannot_be_is_refused(wrong, said):
         Log(**good | wrong)
 
 
+def test_a_pull_without_a_reward_is_named_with_what_to_do(tmp_path):
+    (tmp_path / "log.csv").write_text("time,arm,reward\n1,a,2.5\n2,b,\n3,a,1.5\n")
+    with pytest.raises(
+        ValueError, match=r"row 2, column 'reward' must not be empty \(leave out pulls whose reward"
+    ):
+        read_log(tmp_path / "log.csv")
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [

@@ -315,7 +315,9 @@ def _log_of(
         validation.require(name not in chosen, "contexts", name, expected)
     for name in [*chosen[1:], *contexts]:
         if (row := empty_row(frame[name])) is not None:
-            raise ValueError(f"row {row}, column {name!r} must not be empty")
+            raise ValueError(
+                f"row {row}, column {name!r} must not be empty (leave out pulls whose reward is not known yet)"
+            )
     pulled = [str(cell).strip() for cell in frame[of_arm]]
     lists = [] if of_lists is None else [_listed(cell) for cell in frame[of_lists]]
     seen = {*pulled}.union(*lists)
