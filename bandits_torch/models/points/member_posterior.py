@@ -256,7 +256,7 @@ class MemberMixture(Model):
 
         K(x, z) = sum w_p (s_p C_p(x, z) + (mu_p(x) + o - m(x)) (mu_p(z) + o - m(z))).
 
-    Raises ValueError for shapes that do not fit, and for X of more than one point at a time.
+    Source: moments of a mixture. Raises ValueError for shapes that do not fit, and for X of more than one point.
     """
 
     def __init__(

@@ -292,7 +292,7 @@ class WideningMembers(PointMembers):
     Attributes:
         low, high: (S, 1, d), the present box; infinite before the first observation of an input.
 
-    Cost: another O(S P n^3) when the box widens. Source and errors: those of ``PointMembers``.
+    Cost: another O(S P n^3) when the box widens. Source: as ``PointMembers``. Raises ValueError as it does.
     """
 
     low: Tensor
