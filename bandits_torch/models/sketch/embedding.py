@@ -1,5 +1,5 @@
-"""Features of N arms from a dictionary of them, z(x) = L^{-1} k_S(x), and the regression on them; and how many points
-the dictionary keeps: ridge-leverage-score sampling, its constants and their guarantees."""
+"""Features of N arms from a dictionary S of arms, z(x) = L^{-1} k_S(x); Bayesian regression on these features; and the
+ridge-leverage-score sampling that draws the dictionary, its constants and their guarantees."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from bandits_torch.models.arms.prior import ArmPrior
 from bandits_torch.models.cholesky import bordered, independent, safe_cholesky, solve_lower
 from bandits_torch.models.online_model import ResizableState, held_elsewhere
 
-_ONE_PIECE = 2**26  # bytes
-_NEWTON_STEPS, _CLOSE = 60, 1e-12  # of the multiplier of a norm: a handful are needed
-_ARMS_AT_ONCE = 8192  # columns solved together where memory is no concern: they fit a core's cache
+_ONE_PIECE = 2**26  # bytes; larger ``GrowingRows`` have several blocks
+_NEWTON_STEPS, _CLOSE = 60, 1e-12  # at most, of which a handful are needed; relative tolerance of a norm
+_ARMS_AT_ONCE = 8192  # columns solved together by default: they fit a core's cache
 
 
 class GrowingRows:
-    """Rows (m, N) in blocks of memory, with room for a quarter more.
+    """Rows (m, N) in blocks of memory with spare capacity.
 
     Up to 64 MiB a full block is copied into a larger one, so that products read one matrix. Above that a new block is
     added, so that memory never holds the rows twice.
 
     Args:
-        like: an empty tensor of N columns: dtype and device.
+        like: a tensor with N columns; its dtype and device are used.
     """
 
     def __init__(self, like: Tensor) -> None:
         self._blocks = [like[:0]]
-        self._last = 0  # rows in use of the last block; the others are full
+        self._last = 0  # number of rows in use in the last block; the others are full
 
     @property
     def size(self) -> int:
@@ -41,7 +41,7 @@ class GrowingRows:
         return sum(len(block) for block in self._blocks[:-1]) + self._last
 
     def append(self, rows: Tensor) -> None:
-        """Join rows (j, N)."""
+        """Append rows (j, N)."""
         room = len(self._blocks[-1]) - self._last
         first, rest = rows[:room], rows[room:]
         self._blocks[-1][self._last : self._last + len(first)] = first
@@ -52,9 +52,9 @@ class GrowingRows:
             self._last += len(rest)
 
     def start(self, size: int) -> None:
-        """Make ``size`` rows, to be assigned. Earlier rows are lost; their memory is reused if it is large enough."""
+        """Start again with ``size`` rows for ``assign`` to fill. Reuses the memory if it is large enough."""
         if len(self._blocks) > 1 or size > len(self._blocks[0]):
-            self._blocks, self._last = [self._blocks[0][:0].clone()], 0  # free the old before the new is made
+            self._blocks, self._last = [self._blocks[0][:0].clone()], 0  # free the old memory first
             self._add_room(size)
         self._last = size
 
@@ -66,7 +66,7 @@ class GrowingRows:
             start += len(block)
 
     def columns(self, index: Tensor | slice) -> Tensor:
-        """Some columns, (m, n)."""
+        """The columns ``index``, (m, n)."""
         parts = [block[:, index] for block in self._used()]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
@@ -97,7 +97,7 @@ class GrowingRows:
     # -- state -----------------------------------------------------------------------------------------
 
     def apply(self, change: Callable[[Tensor], Tensor]) -> None:
-        """To another device or dtype."""
+        """Apply ``change``, to another device or dtype, to all blocks."""
         self._blocks = [change(block) for block in self._blocks]
 
     def state_dict(self) -> dict[str, Any]:
@@ -121,14 +121,15 @@ class ArmEmbedding(ResizableState):
     """z(x) = L^{-1} k_S(x) with L the Cholesky factor of K_S, S the dictionary in the order its arms entered.
 
     z(x)^T z(y) is the prior covariance of the projections onto the dictionary. Calandriello et al. (2019) use
-    K_S^{-1/2} in place of L^{-1}, which rotates z. Appending arms to S does not change the existing rows of z.
+    K_S^{-1/2} in place of L^{-1}, which only rotates z. Appending arms to S does not change the existing rows of z.
 
     Args:
-        prior: of the arms.
-        chunk_size: None keeps z of all arms, ``rows`` (m, N); a number keeps none and computes z again
+        prior: the prior over the arms.
+        prior_variance: (N,), the prior variances.
+        chunk_size: None stores z of all arms, ``rows`` (m, N); a number stores none and computes z again
             for ``chunk_size`` arms at a time.
 
-    Cost: ``rebuild`` O(m^2 N), an appended arm O(m N); without ``rows`` both O(m^3).
+    Cost: ``rebuild`` O(m^2 N), an appended arm O(m N); without ``rows`` O(m^3) and O(m^2).
     """
 
     inducing: Tensor
@@ -152,7 +153,7 @@ class ArmEmbedding(ResizableState):
 
     @property
     def least(self) -> float:
-        """Remaining variance below which an arm counts as within the span of the dictionary."""
+        """An arm whose variance given the dictionary is at most this counts as within its span."""
         return (1e-12 if self.lower.dtype == torch.float64 else 1e-5) * self.scale
 
     def of(self, arms: Tensor) -> Tensor:
@@ -164,7 +165,7 @@ class ArmEmbedding(ResizableState):
         return solve_lower(self.lower, cross)
 
     def chunks(self) -> Iterator[tuple[slice, Tensor]]:
-        """(arms, their z) over all arms."""
+        """Chunks that cover all arms: a slice of arms, and their z."""
         step = self.chunk_size or _ARMS_AT_ONCE
         for start in range(0, self.num_arms, step):
             arms = slice(start, min(start + step, self.num_arms))
@@ -177,14 +178,14 @@ class ArmEmbedding(ResizableState):
         self._make_rows(0)
 
     def grow_from(self, small: ArmEmbedding) -> None:
-        """Take over the dictionary of ``small``, over the first of these arms, and its rows."""
+        """Copy the dictionary and rows of ``small``, an embedding of the first of these arms."""
         self.inducing, self.lower = small.inducing.clone(), small.lower.clone()
         self._make_rows(small.num_arms)
         if self.rows is not None and small.rows is not None:
             self.rows.assign(slice(0, small.num_arms), small.rows.columns(slice(0, small.num_arms)))
 
     def _make_rows(self, first: int) -> None:
-        """z of the arms from ``first`` on."""
+        """Compute the rows, for the arms from ``first`` on."""
         if self.rows is not None:
             self.rows.start(self.size)
             for start in range(first, self.num_arms, _ARMS_AT_ONCE):
@@ -192,9 +193,9 @@ class ArmEmbedding(ResizableState):
                 self.rows.assign(arms, self._computed(arms))
 
     def beyond(self, new: Tensor, z: Tensor, arm: Tensor) -> tuple[list[int], Tensor, Tensor, Tensor]:
-        """Which of the arms ``new`` (j,), with features z (m, j), are outside the span of the dictionary and of those
-        before; the corner that L gains from them; and their covariance with the arms ``arm`` (n,) and with all arms
-        (without ``rows``: again with ``arm``)."""
+        """For arms ``new`` (j,) with features z (m, j): the positions of those outside the span of the dictionary and
+        of earlier ones in ``new``; their diagonal block of the larger L; their prior covariance with the arms ``arm``
+        (n,); and that with all arms (without ``rows``: again with ``arm``)."""
         keeps_rows = self.rows is not None
         covariance = self._kernel_with_all(new) if keeps_rows else self.kernel(new, arm)
         own = covariance[:, new] if keeps_rows else self.kernel(new, new)
@@ -205,14 +206,14 @@ class ArmEmbedding(ResizableState):
     def append(
         self, new: Tensor, z: Tensor, corner: Tensor, covariance: Tensor, left: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Join arms outside the span of the dictionary; arguments from ``beyond``.
+        """Append arms outside the span of the dictionary; the arguments come from ``beyond``.
 
-        Returns the new rows (j, N), and ``left @ rows`` for the earlier rows and vectors ``left`` (q, m), from the same
-        pass over the rows; both are empty if no rows are kept."""
+        Returns the new rows (j, N), and ``left @ rows`` for the earlier rows and vectors ``left`` (q, m), computed in
+        the same pass over the rows. Both are empty if no rows are stored."""
         if self.rows is not None:
             passed = self.rows.product(torch.cat([z.mT, left]))
             added = solve_lower(corner, covariance - passed[: len(new)])
-            added[:, self.inducing] = 0.0  # but for rounding
+            added[:, self.inducing] = 0.0  # exactly, without rounding errors
             self.rows.append(added)
         else:
             passed = added = covariance[:0]
@@ -226,8 +227,8 @@ class ArmEmbedding(ResizableState):
             return self.prior.space_kernel(self.prior.inputs[one], self.prior.inputs[other]).to_dense()
 
     def _kernel_with_all(self, arms: Tensor) -> Tensor:
-        """Prior covariance of arms (j,) with all, (j, N). On a CPU piece by piece: a kernel makes several copies of its
-        inputs, and small ones stay in its caches (three times as fast at a million arms)."""
+        """Prior covariance of arms (j,) with all arms, (j, N). On a CPU in pieces: a kernel copies its inputs several
+        times, and small copies stay in the cache (three times as fast at a million arms)."""
         if self.num_arms <= _ARMS_AT_ONCE or not self.lower.is_cpu:
             return self.kernel(arms, slice(None))
         starts = range(0, self.num_arms, _ARMS_AT_ONCE)
@@ -255,19 +256,19 @@ class ArmEmbedding(ResizableState):
 
 
 class FeatureRegression(ResizableState):
-    """Bayesian linear regression on features that grow in number, one observation at a time: the posterior of w, where
+    """Bayesian linear regression, one observation at a time, on a growing number of features: the posterior of w for
     r = z^T w + noise with w ~ N(0, I_m) and noise of variance lambda.
 
     | symbol | here | meaning |
     |---|---|---|
     | A, b | ``gram``, ``moment`` | Z^T Z and Z^T r over all observations; V = A + lambda I |
-    | C = lambda V^{-1} | ``covariance`` | of w |
-    | theta = V^{-1} b | ``weights`` | mean of w |
+    | C = lambda V^{-1} | ``covariance`` | posterior covariance of w |
+    | theta = V^{-1} b | ``weights`` | posterior mean of w |
 
-    Cost: an observation O(m^2); a new feature O(m^2); every ``max(64, m)`` observations C is computed anew, O(m^3), so
-    that rounding errors do not accumulate. This is the recursion of ``CovarianceForm`` over features, static and with
-    every row folded at once. Waiting rows would cost more below some 400 features (22 us a step against 40 at 50
-    features, 36 against 42 at 200, 220 against 191 at 500, one thread), and dictionaries are smaller.
+    Cost: an observation O(m^2); a new feature O(m^2). Every ``max(64, m)`` observations C is computed again, O(m^3), so
+    that rounding errors do not accumulate. This is the recursion of ``CovarianceForm`` over features, without drift and
+    folded at every observation. Folding several at once is slower below some 400 features (us a step on one thread: 40
+    against 22 at 50 features, 42 against 36 at 200, 191 against 220 at 500), and dictionaries are smaller.
 
     Args:
         noise_variance: lambda, 0-dimensional.
@@ -286,7 +287,7 @@ class FeatureRegression(ResizableState):
         self.register_buffer("noise_variance", noise_variance.clone(), persistent=False)
         for name, shape in (("_gram", (0, 0)), ("_moment", (0,)), ("covariance", (0, 0)), ("weights", (0,))):
             self.register_buffer(name, noise_variance.new_zeros(shape))
-        self._uncounted: list[tuple[Tensor, Tensor]] = []  # features and rewards that A and b so far lack
+        self._uncounted: list[tuple[Tensor, Tensor]] = []  # features and rewards to be added to A and b
         self._since_anew = 0
 
     @property
@@ -320,10 +321,10 @@ class FeatureRegression(ResizableState):
         return (self._factor().diagonal().log() - self.noise_variance.log() / 2).sum()
 
     def distance_to_ball(self, radius: Tensor) -> Tensor:
-        """min sqrt((w - theta)^T V (w - theta)) over all w with |w| <= ``radius``, both 0-dimensional. O(m^3).
+        """min sqrt((w - theta)^T V (w - theta)) over all w with |w| <= ``radius``; 0-dimensional. O(m^3).
 
-        The nearest w is (V + nu I)^{-1} V theta, with nu = 0 if theta is within the ball. Otherwise nu > 0 gives w the
-        length of the radius: it is the root of 1/|w| - 1/radius, which Newton's steps from 0 approach from below."""
+        The minimiser is w = (V + nu I)^{-1} V theta, with nu = 0 if theta is in the ball. Otherwise nu > 0 is the root
+        of 1/|w| - 1/radius, which Newton's method approaches from below, starting at 0."""
         lifted = self.gram.clone()
         lifted.diagonal().add_(self.noise_variance)
         values, vectors = torch.linalg.eigh(lifted)
@@ -338,16 +339,18 @@ class FeatureRegression(ResizableState):
         return (values.sqrt() * theta * (nu / (values + nu))).norm()
 
     def start(self, z: Tensor, count: Tensor, total: Tensor) -> None:
-        """Start again with other features: those of the arms pulled, z (m, u), with counts and sums of rewards, (u,)
-        each. O(m^2 u + m^3)."""
+        """Start again with other features z (m, u) of the pulled arms and their counts and sums of rewards, (u,) each.
+        O(m^2 u + m^3)."""
         self._gram, self._moment, self._uncounted = (z * count) @ z.mT, z @ total, []
         self._compute_anew()
 
     def observe(self, z: Tensor, reward: Tensor) -> tuple[Tensor, Tensor]:
-        """Learn ``reward`` at features z (m,). Returns g (m,) and c: at any features x, the posterior variance
-        falls by (g^T x)^2 and the mean moves by c g^T x."""
+        """Learn ``reward`` at features z (m,). Returns g (m,) and c: the posterior variance at any features x falls by
+        (g^T x)^2 and the mean rises by c g^T x."""
         g = self.covariance @ z
-        deviation = (self.noise_variance + (z @ g).clamp_min(0.0)).sqrt()  # z^T C z >= 0, but for rounding
+        deviation = (
+            self.noise_variance + (z @ g).clamp_min(0.0)
+        ).sqrt()  # rounding can make z^T C z negative
         g = g / deviation
         step = (reward - z @ self.weights) / deviation
         self.covariance.addr_(g, g, alpha=-1)
@@ -359,18 +362,18 @@ class FeatureRegression(ResizableState):
         return g, step
 
     def correct(self, z: Tensor, change: Tensor) -> Tensor:
-        """An earlier reward at features z was larger by ``change``. Returns by how much ``weights`` move."""
+        """Add ``change`` to an earlier reward at features z. Returns the change of ``weights``."""
         moved = self.covariance @ z * (change / self.noise_variance)
         self.weights.add_(moved)
         self.moment.addcmul_(z, change.to(z))
         return moved
 
     def append(self, side: Tensor, corner: Tensor, moment: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Join j features: the new blocks of A, ``side`` (m, j) and ``corner`` (j, j), and of b (j,).
+        """Append j features, given the new blocks of A, ``side`` (m, j) and ``corner`` (j, j), and of b, (j,).
 
-        Returns G = V^{-1} side (m, j), the Cholesky factor H (j, j) of the Schur complement of V, and the new weights
-        (j,): with d = new features - G^T old features at any x, the part of the variance that is lambda x^T V^{-1} x
-        grows by lambda |H^{-1} d|^2 and the mean by weights^T d.
+        Returns G = V^{-1} side (m, j), the Cholesky factor H (j, j) of the Schur complement in V, and the new weights
+        (j,). With d = new features - G^T old features at any point, the term lambda z^T V^{-1} z of the variance grows
+        by lambda |H^{-1} d|^2 and the mean by weights^T d.
         """
         against = self.covariance @ side / self.noise_variance
         lifted = corner - side.mT @ against
@@ -389,7 +392,7 @@ class FeatureRegression(ResizableState):
         return against, schur, weights
 
     def append_unseen(self, count: int) -> None:
-        """Join ``count`` features that are 0 in every observation so far, so nothing is known about them."""
+        """Append ``count`` features that are 0 in every observation so far: their weights have the prior."""
         none = self.moment.new_zeros(self.size, count)
         one = torch.eye(count).to(none)
         self._gram = bordered(self.gram, none, none.mT, torch.zeros_like(one))
@@ -416,7 +419,7 @@ class FeatureRegression(ResizableState):
         """Counterpart of ``get_extra_state``. Raises ValueError for features or rewards that are not tensors."""
         tensors = all(isinstance(part, Tensor) for pair in state["uncounted"] for part in pair)
         validation.require(
-            tensors, "state", state["uncounted"], "pairs of tensors for what is not counted yet"
+            tensors, "state", state["uncounted"], "pairs of tensors: features and rewards to be added"
         )
         super().set_extra_state(state)
 
@@ -429,19 +432,19 @@ _SLACK = {"redrawn": 1.0, "kept": 4.0}
 class LeverageSampling:
     """Each observation x_s enters the dictionary with probability min(1, qbar_t sigma~^2(x_s) / lambda).
 
-    qbar_t = ``oversampling`` + ``rise`` ln(max(1, t / ``horizon``)) at a draw for t observations.
+    At a draw for t observations, qbar_t = ``oversampling`` + ``rise`` ln(max(1, t / ``horizon``)).
 
     Build one with ``theory`` or ``practical``.
 
     Attributes:
-        oversampling: qbar >= 1 of Calandriello et al. (2019), Figure 1.
+        oversampling: qbar > 0 of Calandriello et al. (2019), Figure 1.
         growth: C >= 1: the dictionary is drawn again once 1 + sum sigma~^2(x_s) / lambda, summed over the
             observations since the last draw with the variances at that draw, exceeds C; 1 draws at every observation.
         epsilon: accuracy in (0, 1); alpha = (1 + eps) / (1 - eps) enters ``BKBWidth``.
-        dictionary: ``"redrawn"``: a draw replaces the dictionary, as in Figure 1; ``"kept"``: it is joined to the
-            dictionary held while the union is at most four times as large as the draw (``Sketch``). Kept dictionaries
-            are at least as accurate and cheaper to update, but often hold every arm pulled.
-        rise, horizon: how fast qbar grows, and after how many observations; ``rise`` 0: it is constant.
+        dictionary: ``"redrawn"``: a draw replaces the dictionary, as in Figure 1; ``"kept"``: it is added to the
+            present dictionary while the union is at most four times as large as the draw (``Sketch``). Kept
+            dictionaries are at least as accurate and cheaper to update, but often contain every pulled arm.
+        rise, horizon: after ``horizon`` observations qbar grows by ``rise`` ln(t / horizon).
 
     Raises ValueError unless ``oversampling`` > 0, ``growth`` >= 1, 0 < ``epsilon`` < 1, ``dictionary`` is one of
     the two, ``rise`` >= 0 and ``horizon`` is a positive integer.
@@ -464,7 +467,7 @@ class LeverageSampling:
 
     @property
     def slack(self) -> float:
-        """How many times larger than the last draw the dictionary may be before it is built anew."""
+        """The dictionary is replaced once it would be more than this many times as large as the last draw."""
         return _SLACK[self.dictionary]
 
     @property
@@ -481,16 +484,16 @@ class LeverageSampling:
 
         With probability 1 - delta, sigma^2 / alpha <= sigma~^2 <= alpha sigma^2 at all arms and steps, and a redrawn
         dictionary has at most 3 (1 + kappa^2 / lambda) alpha qbar d_eff members. qbar is in
-        the hundreds (763 at T = 1 000, delta = 0.1, eps = 0.5): until an arm was pulled about qbar times the
-        dictionary holds every arm pulled, so it saves little before t is in the thousands.
+        the hundreds (763 at T = 1 000, delta = 0.1, eps = 0.5). An arm stays in the dictionary until it has been pulled
+        about qbar times, so the dictionary saves little before t is in the thousands.
 
-        The theorem ends at T. Beyond it the paper (section 3.2) raises qbar for another horizon and draws again from
-        the arms pulled. Here that horizon is the step itself, at every step after T. Accuracy then holds at all steps
-        without end, with the same delta, even for T = 1: by their appendix C.3 the draw of step t fails, given an
-        accurate previous draw, with probability at most 4 t (delta / (4 t))^(9/4), and these sum to .82 delta^(9/4). (3
-        ln(4 t / delta) / (1 + eps / 3) is the exponent of their matrix Bernstein bound, and eps < 1.) The bound on the
-        size is theirs up to T. Later each step adds at most (delta / (4 t))^(12 kappa^2 / lambda) by their appendix
-        C.4, which is summable if kappa^2 >= lambda / 6 and all prior variances are equal.
+        The theorem ends at T. Beyond T the paper (section 3.2) raises qbar for another horizon and draws again from
+        the pulled arms. Here every step t > T uses t as its horizon. Accuracy then holds at all steps, with the same
+        delta, even for T = 1: by their appendix C.3 the draw of step t fails, given an accurate previous draw, with
+        probability at most 4 t (delta / (4 t))^(9/4), and these sum to .81 delta^(9/4). (The exponent of their matrix
+        Bernstein bound is 3 ln(4 t / delta) / (1 + eps / 3), and eps < 1.) Their bound on the size holds up to T. Each
+        later step adds at most (delta / (4 t))^(12 kappa^2 / lambda) to its failure probability by their appendix C.4,
+        which is summable if kappa^2 >= lambda / 6 and all prior variances are equal.
         """
         validation.positive_integer("horizon", horizon)
         validation.probability("delta", delta)
@@ -505,7 +508,7 @@ class LeverageSampling:
     ) -> LeverageSampling:
         """A small qbar, with a new draw when enough information has accumulated.
 
-        Theorem 1 does not hold for so small a qbar, and the width's ``epsilon`` = 0.5 is a convention. Between draws
+        Theorem 1 does not hold for so small a qbar, and ``epsilon`` = 0.5 in the width is a convention. Between draws
         the posterior is exact for its dictionary, and its variance at any point falls by at most a factor of
         ``growth``.
         """

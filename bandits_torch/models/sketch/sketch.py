@@ -16,10 +16,10 @@ from bandits_torch.models.sketch.embedding import ArmEmbedding, FeatureRegressio
 from bandits_torch.state import HasState
 from bandits_torch.streams import ReplicateStreams
 
-_LEAST_NOISE = 1e-6  # of the largest prior variance, for ``OneStep``
-_KEPT = 2**27  # bytes of prior covariances of the arms pulled with all arms; above they are computed anew
+_LEAST_NOISE = 1e-6  # times the largest prior variance: with less noise ``OneStep`` is not accurate
+_MOST_BYTES = 2**27  # of stored prior covariances between pulled arms and all arms
 _ARMS_AT_ONCE, _PANELS = 1024, 3  # columns whose products stay in a cache; panels of a triangular factor
-_JITTER = 1e-13  # of the largest prior variance: for arms within the span of others
+_JITTER = 1e-13  # times the largest prior variance: for arms within the span of others
 
 
 class Sketch(ResizableState):
@@ -27,29 +27,29 @@ class Sketch(ResizableState):
 
     | symbol | here | meaning |
     |---|---|---|
-    | u, n_i, sum of r | ``arm``, ``count``, ``total`` | arms pulled, how often, their residuals |
-    | S, m | ``embedding.inducing``, ``size`` | the inducing arms, and their number |
-    | z(x) | ``embedding``, ``pulled`` (m, u) | features of all arms, and of those pulled |
-    | V, theta | ``regression`` | of the residuals on z |
+    | u, n_i, sum of r | ``arm``, ``count``, ``total`` | pulled arms, number of pulls, sum of residuals of each |
+    | S, m | ``embedding.inducing``, ``size`` | the dictionary's arms, and their number |
+    | z(x) | ``embedding``, ``pulled`` (m, u) | features of all arms, and of the pulled arms |
+    | V, theta | ``regression`` | the regression of the residuals on z |
 
     mean = z^T V^{-1} Z^T r and variance = k - z^T z + lambda z^T V^{-1} z, which is lambda times the sigma~^2 that
     Calandriello et al. (2019) print.
 
-    A draw S' flips fresh coins for all arms pulled, as the proof of Theorem 1 needs: given the past they are
-    independent. (Coins kept from step to step would change few members at a time, but they depend on the past;
-    whether the theorem survives that is open, see the end of their section 3.) With ``dictionary="redrawn"`` S' is
-    the dictionary, as in Figure 1. With ``"kept"`` S' is joined to the dictionary held as long as the union is at
-    most four times as large as S'. A superset is at least as accurate as S', because it projects onto more. A new row
-    costs O(mN), a new dictionary O(m^2 N) (a step takes a third less time than with a limit of twice, at N = 4 096).
-    An arm within 1e-12 of the span of the dictionary gets no row.
+    A draw S' flips new coins for all pulled arms, as the proof of Theorem 1 needs: given the past they are independent.
+    (Coins kept from step to step would change few members at a time, but they depend on the past; whether the theorem
+    still holds then is open, see the end of their section 3.) With ``dictionary="redrawn"`` S' is the dictionary, as in
+    Figure 1. With ``"kept"`` S' is added to the present dictionary while the union is at most four times as large as
+    S'. A superset of S' is at least as accurate. A new row costs O(mN), a new dictionary O(m^2 N) (with a limit of
+    four a step takes a third less time than with two, at N = 4 096). An arm whose variance given the dictionary is
+    below 1e-12 (float32: 1e-5) of the largest prior variance gets no row.
 
-    ``Kept`` computes the posterior from these. ``OneStep`` does so for a dictionary redrawn at every pull (C = 1): z, V
-    and theta are then computed on request, and do not belong to the state.
+    ``Kept`` computes the posterior from stored features. ``OneStep`` is for a dictionary redrawn at every pull (C = 1):
+    it computes z, V and theta on request, and they do not belong to the state.
 
-    Cost: an observation O(m^2); ``moments`` when next read O(mN), or O(m^2 N) after a new
-    dictionary; a draw O(u), or O(m^2 u) where the marginals are not kept. Memory O((N + u) m), or O(N + um) with
-    ``chunk_size``: then nothing of size m x N is kept and reading the marginals costs O(m^2 N). The size of a
-    dictionary depends on the data: every step waits for the device.
+    Cost: an observation O(m^2); the next ``moments`` O(mN), or O(m^2 N) after a new dictionary; a draw O(u), or
+    O(m^2 u) if the marginals are not up to date. Memory O((N + u) m), or O(N + um) with ``chunk_size``: then nothing of
+    size m x N is stored and ``moments`` cost O(m^2 N). The size of a dictionary depends on the data, so every step
+    waits for the device.
     """
 
     noise_variance: Tensor
@@ -59,7 +59,7 @@ class Sketch(ResizableState):
     arm: Tensor
     count: Tensor
     total: Tensor
-    dictionary: Tensor  # places among the arms pulled, in order
+    dictionary: Tensor  # places among the pulled arms, in increasing order
     _LOOSE = ("at_draw", "_ahead")
 
     def __init__(
@@ -84,7 +84,7 @@ class Sketch(ResizableState):
         self.reset()
 
     def reset(self) -> None:
-        """Back to the prior; the random numbers go on."""
+        """Back to the prior; the stream of random numbers continues."""
         new = self.prior_variance.new_zeros
         self.way = self._way()
         self.arm, self.dictionary = self.arm[:0], self.dictionary[:0]
@@ -94,13 +94,15 @@ class Sketch(ResizableState):
         self._place_of: dict[int, int] = {}
         self._ahead: dict[int, list[Tensor]] = {}
         self.observations = self.draws = self.last_draw = 0
-        self.at_draw: Tensor | None = None  # C at the start of the batch, once it is another than now
+        self.at_draw: Tensor | None = (
+            None  # C at the start of the batch; None while it is still the present C
+        )
         self.spent = 0.0
         self.marginals = SketchMarginals(self.prior_variance)
 
     @property
     def size(self) -> int:
-        """m: arms in the dictionary; with an embedding, those that have a row of their own."""
+        """m: the number of arms in the dictionary; with an embedding, of those that have a row."""
         return self.way.size
 
     # -- learning --------------------------------------------------------------------------------------
@@ -110,7 +112,7 @@ class Sketch(ResizableState):
         self._learn(self._prepare(arm), residual)
 
     def observe_ahead(self, arm: int) -> None:
-        """Count a pull of ``arm`` whose ``reward`` comes later, as if it were the posterior mean: variances fall,
+        """Count a pull of ``arm`` before its ``reward``, as if the reward were the posterior mean: variances fall,
         dictionaries are drawn when due, and the mean changes only if the dictionary does."""
         place = self._prepare(arm)
         guess = self.way.mean_of(place)
@@ -128,8 +130,8 @@ class Sketch(ResizableState):
         return len(self._ahead.get(arm, ()))
 
     def _prepare(self, arm: int) -> int:
-        """The place of ``arm`` among the arms pulled, after drawing a dictionary if its pull makes one due: if 1 + sum
-        sigma~^2 / lambda > C since the last draw, or there was no observation before."""
+        """The place of ``arm`` among the pulled arms. Draws a dictionary first if this pull makes one due: if 1 + sum
+        sigma~^2 / lambda > C since the last draw, or if there is no dictionary yet."""
         place = self._place(arm)
         spent = self.spent + float(self.way.variance_at_draw(place) / self.noise_variance)
         if spent > 0 and (1 + spent > self.sampling.growth or not len(self.dictionary)):
@@ -149,7 +151,7 @@ class Sketch(ResizableState):
         self.observations += 1
 
     def _place(self, arm: int) -> int:
-        """The place of ``arm`` among the arms pulled; a new one is added."""
+        """The place of ``arm`` among the pulled arms; adds a new arm."""
         if arm in self._place_of:
             return self._place_of[arm]
         place = self._place_of[arm] = len(self._place_of)
@@ -162,8 +164,8 @@ class Sketch(ResizableState):
     # -- the dictionary --------------------------------------------------------------------------------
 
     def _draw(self, newest: int) -> Tensor:
-        """Places of a fresh dictionary, with the variances before the newest pull (their Figure 1). Every observation
-        flips its own coin. The dictionary is never empty."""
+        """Places of a new dictionary, drawn with the variances before the newest pull (their Figure 1). Every
+        observation flips its own coin. If the draw is empty, it is the newest arm."""
         count, u = self.count.clone(), len(self.arm)
         count[newest].add_(1)
         room = 1 << max(5, (u - 1).bit_length())  # blocks of random numbers are drawn per size
@@ -173,7 +175,7 @@ class Sketch(ResizableState):
         return drawn if len(drawn) else drawn.new_tensor([newest])
 
     def _leverage(self) -> Tensor:
-        """sigma~^2 / lambda of the arms pulled, (u,)."""
+        """sigma~^2 / lambda of the pulled arms, (u,)."""
         return self.way.leverage() / self.noise_variance
 
     def rebuild(self, places: Tensor) -> None:
@@ -186,7 +188,7 @@ class Sketch(ResizableState):
         self.marginals.settle(False)
 
     def append(self, places: Tensor) -> None:
-        """Join these places to the dictionary, and bring the marginals up to date in the same pass over the rows."""
+        """Add the arms at these places to the dictionary, and update the marginals in the same pass over the rows."""
         self.dictionary = torch.cat([self.dictionary, places]).sort().values
         places = places[self.unexplained[places] > self.embedding.least]
         if not len(places):
@@ -202,7 +204,7 @@ class Sketch(ResizableState):
             self.moments()
         at_pulled = solve_lower(corner, at_pulled - z.mT @ self.pulled)  # j x u
         spanned = [self._place_of[arm] for arm in self.embedding.inducing.tolist()]
-        at_pulled[:, spanned] = 0.0  # as it would be but for rounding, which a small lambda multiplies
+        at_pulled[:, spanned] = 0.0  # exactly, because a small lambda multiplies rounding errors
         weighted = at_pulled * self.count
         if bool(weighted.any()):
             side, end = self.pulled @ weighted.mT, at_pulled @ weighted.mT
@@ -210,7 +212,7 @@ class Sketch(ResizableState):
             added, passed = self.embedding.append(new, z, corner, covariance, against.mT)
             if keeps_marginals:
                 self.marginals.append(weights, schur, self.regression.noise_variance, added, passed)
-        else:  # all arms observed so far are in the dictionary: the new features are 0 there, and nothing changes
+        else:  # the new features are 0 at all observations, so the posterior does not change
             self.regression.append_unseen(len(new))
             self.embedding.append(new, z, corner, covariance, z.mT[:0])
         self.pulled = torch.cat([self.pulled, at_pulled])
@@ -218,7 +220,7 @@ class Sketch(ResizableState):
         self.marginals.settle(keeps_marginals)
 
     def _note_unexplained(self) -> None:
-        """Note the part of the pulled arms that lies outside the span of the dictionary."""
+        """Store the prior variance of the pulled arms given the dictionary."""
         self.unexplained = (self.prior_variance[self.arm] - self.pulled.square().sum(0)).clamp_min(0.0)
 
     # -- predicting ------------------------------------------------------------------------------------
@@ -228,7 +230,7 @@ class Sketch(ResizableState):
         return self.way.moments()
 
     def at(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean (..., n), less the prior's, and covariance (..., n, n) at inputs x (..., n, d)."""
+        """Mean (..., n), minus the prior mean, and covariance (..., n, n) at inputs x (..., n, d)."""
         embedding, regression = self.way.features()
         kernel = self.prior.space_kernel
         z = embedding.at(kernel(self.prior.inputs[embedding.inducing], x).to_dense())
@@ -255,8 +257,8 @@ class Sketch(ResizableState):
 
     # -- state -----------------------------------------------------------------------------------------
 
-    # What follows from the pulls and the dictionary, but by other sums than those that led here, is kept too: a sketch
-    # taken up again gives the numbers of one that never stopped, to the last bit.
+    # The state includes what could be computed again from pulls and dictionary, because another order of sums would
+    # change the last bits: a loaded sketch continues bit for bit.
     _PLAIN = ("observations", "draws", "last_draw", "spent", "at_draw", "_ahead")
 
     def get_extra_state(self) -> dict[str, Any]:
@@ -277,12 +279,12 @@ class Sketch(ResizableState):
         before = self.way
         super()._apply(fn, recurse)
         self.way = self._way()
-        if type(self.way) is not type(before):  # another dtype
+        if type(self.way) is not type(before):  # the dtype changed
             self.rebuild(self.dictionary)
         return self
 
     def grow_from(self, small: Sketch) -> None:
-        """Take over what ``small``, over the first of these arms, learned."""
+        """Copy the state of ``small``, a sketch over the first of these arms."""
         for name in ("arm", "count", "total", "unexplained", "pulled", "dictionary"):
             setattr(self, name, getattr(small, name).clone())
         self.embedding.grow_from(small.embedding)
@@ -295,10 +297,10 @@ class Sketch(ResizableState):
 
 
 class SketchMarginals(ResizableState):
-    """mean = z^T theta and variance = k - z^T z + z^T C z of N arms, stored and updated with what was learned since.
+    """mean = z^T theta and variance = k - z^T z + z^T C z of N arms, stored, and updated by ``refresh``.
 
-    Cost of ``refresh``: O(q m N) for q pulls since the last, O(m^2 N) after another dictionary, and always if the
-    embedding keeps no rows.
+    Cost of ``refresh``: O(q m N) for q pulls since the last one; O(m^2 N) after a new dictionary, for q > max(8, m),
+    and always if the embedding stores no rows.
     """
 
     mean: Tensor
@@ -311,22 +313,22 @@ class SketchMarginals(ResizableState):
         self.register_buffer("prior_variance", prior_variance, persistent=False)
         self.register_buffer("mean", torch.zeros_like(prior_variance))
         self.register_buffer("variance", prior_variance.clone())
-        self.settled = 0  # how often
+        self.settled = 0  # number of calls of ``settle``
         self.settle(True)
 
     def settle(self, kept: bool) -> None:
-        """Note that the marginals are up to date, or (not ``kept``) that they must be computed anew."""
+        """Record that the marginals are up to date or, if not ``kept``, that they must be computed again."""
         self.kept = kept
         self.settled += 1
-        self.falls: list[Tensor] = []  # by pull since: the variance falls by the square of this times z,
-        self.steps: list[Tensor] = []  # and the mean moves by this times that
-        self.shift: Tensor | None = None  # of the weights, in addition
+        self.falls: list[Tensor] = []  # g of each later pull: the variance falls by (g^T z)^2
+        self.steps: list[Tensor] = []  # c of each later pull: the mean moves by c g^T z
+        self.shift: Tensor | None = None  # change of the weights by rewards that came late
 
     def append(
         self, weights: Tensor, schur: Tensor, noise_variance: Tensor, added: Tensor, passed: Tensor
     ) -> None:
-        """New features: ``regression.append`` gave weights (j,) and H (j, j); ``added`` (j, N) are the features and
-        ``passed`` (j, N) is G^T times the old ones. The marginals must have been refreshed."""
+        """Take j new features into account. ``regression.append`` returned weights (j,) and H (j, j); ``added`` (j, N)
+        are the features and ``passed`` (j, N) is G^T times the old ones. Call ``refresh`` before."""
         change = added - passed
         self.mean.addmv_(change.mT, weights)
         self.variance.sub_(added.square().sum(0))
@@ -353,8 +355,8 @@ class SketchMarginals(ResizableState):
         self.settle(True)
 
     def variance_at(self, arms: Tensor, z: Tensor, regression: FeatureRegression) -> Tensor:
-        """The present variance of arms (n,) with features z (m, n), without refreshing all arms: O(n m q), or O(n
-        m^2)."""
+        """Present variance of arms (n,) with features z (m, n), without ``refresh``: O(n m q), or O(n m^2) if the
+        marginals must be computed again."""
         if not self.kept:
             return self._variance(arms, z, regression)
         if not self.falls:
@@ -370,7 +372,7 @@ class SketchMarginals(ResizableState):
 
 
 class Kept:
-    """Stores z, V and theta, and updates them with every pull and dictionary. Places are among the arms pulled."""
+    """Stores z, V and theta, and updates them with every pull and dictionary. Places are among the pulled arms."""
 
     def __init__(self, sketch: Sketch) -> None:
         self.sketch = sketch
@@ -393,7 +395,7 @@ class Kept:
         return self.sketch.embedding, self.sketch.regression
 
     def mean_of(self, place: int) -> Tensor:
-        """Mean of an arm now, less the prior's. O(m)."""
+        """Present mean of an arm, minus the prior mean. O(m)."""
         return self.sketch.pulled[:, place] @ self.sketch.regression.weights
 
     def variance_at_draw(self, place: int) -> Tensor:
@@ -403,55 +405,56 @@ class Kept:
         return sketch.unexplained[place] + z @ (at_draw @ z)
 
     def take_up(self, drawn: Tensor) -> None:
-        """Take this draw into the dictionary: join it, or replace the dictionary if that costs less or it would be too
-        large."""
+        """Add this draw to the dictionary, or replace the dictionary if that costs less or the union is too large."""
         sketch = self.sketch
         new = drawn[~torch.isin(drawn, sketch.dictionary)]
         too_large = len(sketch.dictionary) + len(new) > sketch.sampling.slack * len(drawn)
-        if too_large or 2 * len(new) > max(8, self.size):  # joining costs two passes over the rows for each
+        if too_large or 2 * len(new) > max(
+            8, self.size
+        ):  # adding costs two passes over the rows for each arm
             sketch.rebuild(drawn)
         elif len(new):
             sketch.append(new)
 
     def learned(self, place: int, residual: Tensor) -> None:
-        """One more residual is about to be counted. O(m^2)."""
+        """Learn one more residual, before it is counted. O(m^2)."""
         sketch = self.sketch
         fall, step = sketch.regression.observe(sketch.pulled[:, place], residual)
         sketch.marginals.falls.append(fall)
         sketch.marginals.steps.append(step)
 
     def corrected(self, place: int, change: Tensor) -> None:
-        """An earlier residual was larger by ``change``. O(m^2)."""
+        """Add ``change`` to an earlier residual. O(m^2)."""
         sketch = self.sketch
         shift, before = sketch.regression.correct(sketch.pulled[:, place], change), sketch.marginals.shift
         sketch.marginals.shift = shift if before is None else before + shift
 
     def leverage(self) -> Tensor:
-        """Present variance of the arms pulled, (u,). O(u m q) for q pulls since the last refresh."""
+        """Present variance of the pulled arms, (u,). O(u m q) for q pulls since the last ``refresh``."""
         sketch = self.sketch
         return sketch.marginals.variance_at(sketch.arm, sketch.pulled, sketch.regression).clamp_min(0.0)
 
     def variance_of(self, arms: Tensor) -> Tensor:
-        """Variance now of arms (n,) by index. O(n m q), or O(n m^2)."""
+        """Present variance of arms (n,) by index. O(n m q), or O(n m^2)."""
         sketch = self.sketch
         z = sketch.embedding.of(arms)
         return sketch.marginals.variance_at(arms, z, sketch.regression).clamp_min(0.0)
 
     def moments(self) -> tuple[Tensor, Tensor]:
-        """Mean, less the prior's, and variance of all arms now. O(m N) for each pull since the last time."""
+        """Present mean, minus the prior mean, and variance of all arms; cost of ``SketchMarginals.refresh``."""
         marginals = self.sketch.marginals
         marginals.refresh(self.sketch.embedding, self.sketch.regression)
         return marginals.mean, marginals.variance
 
 
 class OneStep(Kept):
-    """The same for a dictionary S that lasts one step (C = 1), too short for an embedding: mean and variance come from
-    the arms pulled. z, V and theta are computed on request, without rows for all arms. All of this follows from the
-    pulls and the dictionary, so it is not part of the state.
+    """``Kept`` for a dictionary S that lasts one step (C = 1), too short for an embedding of all arms. Mean and
+    variance are computed from the pulled arms; z, V and theta only on request. All of this follows from the pulls and
+    the dictionary, so it is not part of the state.
 
-    The posterior that BKB computes (DTC) is the exact posterior of other data, on S alone: a pull of an arm outside S
-    is divided among the arms of S by the weights T = K_S^{-1} k_S(x) of its projection. With counts D and totals r of
-    the arms in S, and D', r' and T of those pulled outside,
+    BKB's posterior (DTC) is the exact posterior of other data, on S alone: a pull of an arm outside S is divided among
+    the arms of S by the weights T = K_S^{-1} k_S(x) of its projection. Let D and r be counts and reward sums of the
+    arms in S, and D' and r' those of the pulled arms outside S. Then
 
         B = D + T D' T^T,    V = K_S + lambda B^{-1},
         mean(x) = k_S(x)^T V^{-1} B^{-1} (r + T r'),    variance(x) = k(x, x) - k_S(x)^T V^{-1} k_S(x).
@@ -459,8 +462,8 @@ class OneStep(Kept):
     The reason is that A = Phi_S B Phi_S^T is the sum of the projected features' outer products over all pulls. Unlike
     K_S, the matrix V is well conditioned, so one product with the inverse of its Cholesky factor suffices for all arms.
 
-    Cost: O(m^2 u + m^3), then O(m^2) for an arm. Memory O(u N), up to 128 MiB; above that, and with ``chunk_size``,
-    no prior covariances are kept: O(m N).
+    Cost: O(m^2 u + m^3), then O(m^2) for an arm. Memory O(u N) for prior covariances up to 128 MiB; above that, and
+    with ``chunk_size``, they are computed at each step, 1 024 or ``chunk_size`` arms at a time.
     """
 
     _moments: tuple[Tensor, Tensor] | None
@@ -474,7 +477,7 @@ class OneStep(Kept):
 
     @staticmethod
     def suits(sketch: Sketch) -> bool:
-        """Whether every pull draws a dictionary, and noise and dtype let these formulas be accurate."""
+        """Whether every pull draws a dictionary, and noise and dtype are such that these formulas are accurate."""
         noisy = bool(sketch.noise_variance >= _LEAST_NOISE * sketch.prior_variance.max())
         exact = noisy and sketch.prior_variance.dtype == torch.float64
         return exact and sketch.sampling.growth == sketch.sampling.slack == 1
@@ -501,8 +504,8 @@ class OneStep(Kept):
         return self._features
 
     def mean_of(self, place: int) -> Tensor:
-        """Mean of an arm now, less the prior's. O(m^2), and O(m^2 u) before its first pull is counted: a dictionary
-        that holds it has a count of 0, by which the formulas above divide."""
+        """Present mean of an arm, minus the prior mean. O(m^2), or O(m^2 u) before its first pull is counted: then its
+        count in the dictionary may be 0, and the formulas above divide by it."""
         arm = self.sketch.arm[place : place + 1]
         if not bool(self.sketch.count[place]):
             embedding, regression = self.features()
@@ -514,39 +517,39 @@ class OneStep(Kept):
         return self.leverage()[place]
 
     def take_up(self, drawn: Tensor) -> None:
-        """The dictionary is this draw."""
+        """Replace the dictionary by this draw."""
         self._changed()
         self.sketch.dictionary = drawn
 
     def learned(self, place: int, residual: Tensor) -> None:
-        """One more residual is about to be counted."""
+        """Discard what was computed; the sketch counts the residual."""
         self._changed()
 
     def corrected(self, place: int, change: Tensor) -> None:
-        """An earlier residual was larger by ``change``."""
+        """Discard what was computed; the sketch has changed the total."""
         self._changed()
 
     def _changed(self) -> None:
-        """Dictionary or data are no longer those of the last computation."""
+        """Discard what was computed from another dictionary or other data."""
         self._solved = False
         self._moments = self._features = None
 
     def leverage(self) -> Tensor:
-        """Present variance of the arms pulled, (u,), from the variance of all arms, which the next choice reads."""
+        """Present variance of the pulled arms, (u,), from that of all arms, which the next choice needs anyway."""
         return self.moments()[1][self.sketch.arm]
 
     def variance_of(self, arms: Tensor) -> Tensor:
-        """Variance now of arms (n,) by index. O(n m^2), or O(n) of what is known."""
+        """Present variance of arms (n,) by index. O(n m^2), or O(n) after ``moments``."""
         return self._computed(arms)[1] if self._moments is None else self._moments[1][arms]
 
     def moments(self) -> tuple[Tensor, Tensor]:
-        """Mean, less the prior's, and variance of all arms now. O(m^2 N), if anything has changed."""
+        """Present mean, minus the prior mean, and variance of all arms. O(m^2 N), if anything has changed."""
         if self._moments is None:
             self._moments = self._computed()
         return self._moments
 
     def _computed(self, arms: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Mean, less the prior's, and variance of arms by index; by default of all."""
+        """Mean, minus the prior mean, and variance of arms by index; by default of all."""
         if not self._solved:
             self._solve()
         prior_variance = self.sketch.prior_variance
@@ -554,7 +557,7 @@ class OneStep(Kept):
         mean = torch.empty_like(variance)
         step, m = self.sketch.chunk_size or _ARMS_AT_ONCE, len(self._root)
         panel = max(1, -(-m // _PANELS))
-        # The root is lower triangular.
+        # The root is lower triangular: each panel of rows is cut off at its last nonzero column.
         panels = [self._root[top : top + panel, : top + panel] for top in range(0, m, panel)]
         for start in range(0, len(mean), step):
             part = slice(start, start + step)
@@ -565,15 +568,15 @@ class OneStep(Kept):
         return mean, variance.clamp_min_(0.0)
 
     def _solve(self) -> None:
-        """V^{-1/2} and the weights V^{-1} B^{-1} (r + T r')."""
-        self._know()
+        """Compute the inverse Cholesky factor of V and the weights V^{-1} B^{-1} (r + T r')."""
+        self._store_covariances()
         sketch, dictionary = self.sketch, self.sketch.dictionary
         arm, count, total = sketch.arm, sketch.count, sketch.total
         outside = torch.ones_like(arm, dtype=torch.bool)
         rest = outside.index_fill_(0, dictionary, False).nonzero().flatten()
         known = self._square[: len(arm), : len(arm)]
         with_dictionary = known.index_select(0, dictionary) if self._known else self._cross(arm)
-        by_arm = with_dictionary.mT.contiguous()  # its rows are chosen faster than columns
+        by_arm = with_dictionary.mT.contiguous()  # selecting rows is faster than selecting columns
         K, weights, rewards = by_arm.index_select(0, dictionary), count[dictionary], total[dictionary]
         identity = torch.eye(len(K), dtype=K.dtype, device=K.device)
         if len(rest):
@@ -597,11 +600,11 @@ class OneStep(Kept):
             return self._rows[:, columns].index_select(0, dictionary)
         return prior.space_kernel(prior.inputs[self.sketch.arm[dictionary]], prior.inputs[columns]).to_dense()
 
-    def _know(self) -> None:
-        """Keep the prior covariances of arms pulled for the first time, computed one by one: computed together, a
+    def _store_covariances(self) -> None:
+        """Store the prior covariances of arms pulled for the first time, one arm at a time: for several arms at once a
         kernel may round differently, and a resumed run must give the same numbers."""
         prior, arm, u = self.sketch.prior, self.sketch.arm, len(self.sketch.arm)
-        if self.sketch.chunk_size is not None or 8 * u * prior.num_arms > _KEPT:
+        if self.sketch.chunk_size is not None or 8 * u * prior.num_arms > _MOST_BYTES:
             self._rows, self._known = self._rows[:0].clone(), 0
             return
         if u > len(self._rows):
@@ -620,7 +623,7 @@ class WatchedArms(HasState):
     """The present posterior variance of n arms, at O(n m) a pull in place of O(N m) for all arms.
 
     Args:
-        sketch: of the arms. Observations that it learns later, and new dictionaries, are taken into account.
+        sketch: the posterior. Its later observations and dictionaries are taken into account.
         arms: (n,), by index.
 
     Attributes:
@@ -647,7 +650,7 @@ class WatchedArms(HasState):
         return self._up_to_date().clamp_min(0.0)
 
     def _now(self) -> tuple[int, int]:
-        """The dictionary and the last pass over all arms, by number. If either changes, pulls are counted anew."""
+        """The numbers of the present dictionary and of the last pass over all arms."""
         return self._sketch.draws, self._sketch.marginals.settled
 
     def _up_to_date(self) -> Tensor:
@@ -675,11 +678,11 @@ class WatchedArms(HasState):
         return {"arms": none.long(), "_variance": none, "_era": self._now(), "_pulls": 0}
 
     def state_changed(self) -> None:
-        """The state of the sketch has been restored before this one."""
+        """The sketch's state is loaded before this one."""
         self._z = self._sketch.embedding.of(self.arms)
 
     def _check_has(self, state: Any, where: str) -> None:
-        """Also checks that there are indices of arms, and a variance for each."""
+        """Also check that the state has indices of arms, and a variance for each."""
         super()._check_has(state, where)
         n = validation.tensor("arms", state["arms"]).shape
         for name, dtype in (("arms", torch.long), ("variance", self._sketch.prior_variance.dtype)):

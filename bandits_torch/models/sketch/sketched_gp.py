@@ -24,12 +24,12 @@ from bandits_torch.streams import ReplicateStreams
 
 
 class SketchedGP(ArmModel):
-    """BKB's posterior over N arms: DTC on a dictionary of m of the arms pulled, m in the order of d_eff.
+    """BKB's posterior over N arms: DTC on a dictionary of m pulled arms, with m of the order of d_eff.
 
     Inputs are arms by index, as for ``ArmGP``; ``off_arms()`` returns the same posterior over features. Variances
-    are in squared units of reward: lambda times the sigma~^2 that Calandriello et al. (2019) print. It is exact
-    when the dictionary holds every arm pulled; else the variance stays near the prior's away from the dictionary
-    (no variance starvation) and the mean is a projection of the exact one.
+    are in squared units of reward: lambda times the sigma~^2 that Calandriello et al. (2019) print. The posterior is
+    exact if the dictionary contains every pulled arm. Otherwise the variance stays near the prior variance away from
+    the dictionary (no variance starvation), and the mean uses the projections of arms onto the dictionary.
 
     Args:
         arms: ``(N, d)`` features, or N.
@@ -39,16 +39,16 @@ class SketchedGP(ArmModel):
         prior_mean: prior mean reward, a number, ``(N,)`` or ``(*batch_shape, N)``.
         sampling: which observations enter the dictionary, and when it is drawn: ``LeverageSampling.theory(...)``
             or ``.practical()`` (the default).
-        chunk_size: number of arms processed at a time when memory is short. None stores the embedding of all arms,
-            N x m numbers (a dictionary that lasts one step has none, but up to 128 MiB of prior covariances); a number
-            recomputes it for ``chunk_size`` arms at a time.
+        chunk_size: None stores the embedding of all arms, N x m numbers (or, for a dictionary that lasts one step, up
+            to 128 MiB of prior covariances). A number saves this memory: the embedding is computed when it is needed,
+            for ``chunk_size`` arms at a time.
         batch_shape: replicates.
-        dtype, device: default to those of ``arms`` (float64 on the CPU when ``arms`` is a number).
-        seed, first_replicate: of the dictionaries' random numbers; replicate k gives the same run alone as in a batch.
+        dtype, device: default to those of ``arms`` (float64 on the CPU if ``arms`` is a number).
+        seed, first_replicate: of the random numbers for dictionaries. A replicate draws the same alone as in a batch.
 
-    Cost of a step: see ``Sketch``; replicates advance sequentially, since their dictionaries differ in size.
+    Cost of a step: see ``Sketch``. Replicates advance one after the other, because their dictionaries differ in size.
 
-    Raises ValueError on bad input, with nothing changed; it cannot ``forget`` single observations.
+    Raises ValueError on bad input, with nothing changed. It cannot ``forget`` single observations.
     """
 
     def __init__(
@@ -93,16 +93,14 @@ class SketchedGP(ArmModel):
         self.largest_prior_variance: Tensor  # kappa^2 = max k(x, x)
         self.eval()
 
-    # -- what it is ------------------------------------------------------------------------------------
-
     def _hold(self, sketches: list[Sketch]) -> None:
-        """Set the posteriors of the members of the batch, row-major."""
-        self.sketches = sketches  # walked through at every step, which takes a ModuleList longer
-        self._members = torch.nn.ModuleList(sketches)  # their state and device
+        """Set the posteriors of the members of the batch, in row-major order."""
+        self.sketches = sketches  # a list, because iterating over a ModuleList at every step is slower
+        self._members = torch.nn.ModuleList(sketches)  # for ``state_dict`` and ``to``
 
     def grow_from(self, small: SketchedGP) -> None:  # type: ignore[override]
-        """Take over the dictionaries of ``small``, over the first of these arms, and what was learned with them. A
-        dictionary consists of pulled arms, so its predictions for new arms are exact. O(m^2) a new arm."""
+        """Copy what ``small``, a model of the first of these arms, has learned. A dictionary consists of pulled arms,
+        so predictions for new arms are those of a model that always had them. O(m^2) per new arm."""
         for own, other in zip(self.sketches, small.sketches, strict=True):
             own.grow_from(other)
 
@@ -133,19 +131,19 @@ class SketchedGP(ArmModel):
 
     @property
     def effective_dimension(self) -> Tensor:
-        """sum_s sigma~^2(x_s) / lambda over the observations, ``batch_shape``. O(u) once marginals were read."""
+        """sum_s sigma~^2(x_s) / lambda over the observations, ``batch_shape``. O(u) after ``marginals``."""
         return self._each([sketch.effective_dimension for sketch in self.sketches])
 
     def distance_to_ball(self, radius: Tensor) -> Tensor:
-        """The smallest width at which a function of norm at most ``radius`` agrees with the mean: the minimum of
-        ||w~ - w||_V / sqrt(lambda) over |w| <= radius, ``batch_shape``, for V = Z^T Z + lambda I and the weights w~ of
+        """The smallest width whose confidence region contains a function of norm at most ``radius``: the minimum of
+        ||w~ - w||_V / sqrt(lambda) over |w| <= radius, ``batch_shape``, with V = Z^T Z + lambda I and the weights w~ of
         the mean (minus the prior mean). O(m^3)."""
         each = radius.expand(self.batch_shape).reshape(-1)
         found = [s.distance_to_ball(r) for s, r in zip(self.sketches, each, strict=True)]
         return self._each(found) / self.noise_variance.sqrt()
 
     def trace(self) -> dict[str, Tensor | float]:
-        """Dictionary size, size of the last draw (of which it is a superset), and dictionaries drawn."""
+        """Size of the dictionary, size of the last draw (a subset of it), and number of draws."""
         return {
             "dictionary_size": self.dictionary_size.reshape(-1),
             "last_draw": self._each([sketch.last_draw for sketch in self.sketches]).reshape(-1),
@@ -178,13 +176,13 @@ class SketchedGP(ArmModel):
         self._learn(arm, inputs.flat("reward", reward, self.batch_shape), mask)
 
     def take(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
-        """``observe_arms`` in every member, of what a policy has checked."""
+        """``observe_arms`` in every member, without checks."""
         b = self.batch_shape
         self._learn(arm.expand(b).reshape(-1), reward.expand(b).reshape(-1), None)
 
     def place(self, arm: Tensor) -> None:
-        """Count a pull of one arm per member before its reward: variances fall, dictionaries are drawn, means do not
-        change."""
+        """Count a pull of one arm per member before its reward: variances fall, dictionaries are drawn when due, and
+        means change only if a dictionary does."""
         for sketch, index in zip(self.sketches, self._checked_arm(arm).tolist(), strict=True):
             sketch.observe_ahead(index)
 
@@ -195,12 +193,13 @@ class SketchedGP(ArmModel):
         return self.prior, *fixed, *(sketch.prior_variance for sketch in self.sketches)
 
     def expect(self, X: Tensor) -> None:
-        """See ``OnlineModel``: the pull is placed like the pulls of a batch. If it makes a dictionary due, that is
-        drawn and changes the mean, and the information gain counts the pull."""
+        """See ``OnlineModel`` and ``place``: a dictionary that is due is drawn and changes the mean. The information
+        gain counts the pull."""
         self.place(inputs.split(X, self.num_arms, False)[0].squeeze(-1))
 
     def reward(self, arm: Tensor, reward: Tensor) -> None:
-        """Rewards of arms placed before, ``batch_shape x n`` each, in any order and any number of calls."""
+        """Learn rewards of arms given to ``place`` before, ``batch_shape x n`` each, in any order and in any number of
+        calls."""
         validation.rewards("reward", reward, self.arms.dtype)
         validation.shape_is("arm", arm, validation.tensor("arm", arm).dim() > 0, "batch_shape x n")
         n = arm.shape[-1]
@@ -282,8 +281,8 @@ class SketchedGP(ArmModel):
         return joint_posterior(mean + prior_mean, covariance, noise)
 
     def off_arms(self) -> OffArms:
-        """This posterior as a BoTorch model over features, ``X = t_batch x q x d``, on and off the arm set; it follows
-        what the model learns. Differentiable in X. ValueError for a kernel over indices or a prior mean per arm."""
+        """This posterior as a BoTorch model over features, X ``t_batch x q x d``, on and off the arm set. It follows
+        this model. Differentiable in X. Raises ValueError for a kernel over indices and a prior mean per arm."""
         over_features = not over_indices(self.prior.space_kernel)
         validation.require(
             over_features, "kernel", type(self.prior.kernel).__name__, "a kernel over features"
@@ -295,7 +294,7 @@ class SketchedGP(ArmModel):
         return OffArms(self)
 
     def expand(self, batch_shape: torch.Size) -> SketchedGP:
-        """A copy whose batch shape is ``batch_shape``; every member of the copy has learned what its original had.
+        """A copy of shape ``batch_shape`` whose members have learned what their originals had.
 
         Raises ValueError for a shape to which the model's does not broadcast.
         """
@@ -315,7 +314,7 @@ class SketchedGP(ArmModel):
 
 
 class OffArms(Model):
-    """A ``SketchedGP`` seen as a model over features: any BoTorch acquisition, ``optimize_acqf`` too, runs on it."""
+    """A ``SketchedGP`` as a model over features, for any BoTorch acquisition and ``optimize_acqf``."""
 
     likelihood = None
 
@@ -353,12 +352,12 @@ class OffArms(Model):
 
 
 def moments_at(sketches: Sequence[Sketch], inputs: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean (*points, q), prior mean left out, and covariance (*points, q, q) at inputs (*points, q, d), where the last
-    of the points are those of the sketches, one each."""
+    """Mean (*points, q), minus the prior mean, and covariance (*points, q, q) at inputs (*points, q, d). The last
+    dimensions of ``points`` are the batch of the sketches."""
     flat = inputs.reshape(-1, len(sketches), *inputs.shape[-2:])
     means, covariances = zip(*(sketch.at(flat[:, k]) for k, sketch in enumerate(sketches)), strict=True)
     shape = inputs.shape[:-1]
     covariance = torch.stack(covariances, 1).reshape(*shape, shape[-1])
-    if shape[-1] == 1:  # rounding may leave less than 0 of a variance far below the prior's
+    if shape[-1] == 1:  # rounding can make a variance far below the prior variance negative
         covariance = covariance.clamp_min(0.0)
     return torch.stack(means, 1).reshape(shape), covariance
