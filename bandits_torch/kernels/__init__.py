@@ -5,7 +5,7 @@
     n, m       x1, x2                numbers of inputs; a covariance is ... x n x m    all
     d, c       arm_dim, context_dim  columns: features of an arm, context              arm_context_kernel
     P          batch_shape           candidate priors, the last batch dimension        StackedKernel
-    s, t, tau  s, t, elapsed         two times and t - s, in any unit                  over time
+    s, t, tau  s, t, elapsed         two times and t - s, in any unit                  kernels over time
     eps        forgetting_rate       rate of forgetting per unit of time, in (0, 1)    ExponentialForgettingKernel
     v          drift_variance        prior variance gained per unit of time            WienerKernel
     v          variance              variance of the offset of a period                PeriodKernel

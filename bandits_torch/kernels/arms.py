@@ -1,4 +1,4 @@
-"""Kernels over arms that are not a matter of distance: a covariance matrix, offsets of periods, a wide network."""
+"""Kernels that do not depend on distance: a covariance matrix of arms, offsets of periods, a wide neural network."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class ArmCovarianceKernel(Kernel):
         i, j = self._arms(x1), self._arms(x2)
         if not diag:
             i, j = i.unsqueeze(-1), j.unsqueeze(-2)
-        # Indices for the batch dimensions too, so that no matrix is copied per batch of inputs.
+        # Batch dimensions are indexed too, so that no matrix is copied for each batch of inputs.
         trailing = 1 if diag else 2
         batch = [
             torch.arange(size, device=i.device).view(-1, *[1] * (self.covariance.dim() - 3 - b + trailing))
@@ -81,7 +81,7 @@ class ArmCovarianceKernel(Kernel):
 
 
 def over_indices(kernel: Kernel) -> bool:
-    """Whether inputs are indices of arms: whether an ``ArmCovarianceKernel`` is part of the kernel, or is it."""
+    """Whether inputs are indices of arms: whether the kernel is or contains an ``ArmCovarianceKernel``."""
     return any(isinstance(part, ArmCovarianceKernel) for part in kernel.modules())
 
 
@@ -133,7 +133,7 @@ def estimate_covariance(table: Tensor, shrinkage: float | str = "auto") -> Tenso
         of_variances, of_squares = (
             matrix.sum() - matrix.diagonal().sum() for matrix in (variance_of_sample, sample.square())
         )
-        amount = torch.nan_to_num(of_variances / of_squares, nan=1.0).clamp(0.0, 1.0)  # 0 / 0: C is diagonal
+        amount = torch.nan_to_num(of_variances / of_squares, nan=1.0).clamp(0.0, 1.0)  # 0 / 0: S is diagonal
     else:
         amount = torch.as_tensor(float(shrinkage), dtype=table.dtype, device=table.device)
     matrix = (1 - amount) * sample + amount * variances
@@ -163,8 +163,7 @@ class PeriodKernel(Kernel):
     seconds, float32 cannot tell two minutes apart. Cost: O(n m). Raises ValueError for a negative variance and for
     inputs of more than one column.
 
-    Source: a random effect of a group in a linear mixed model, in the dual form (Rasmussen & Williams 2006,
-    section 2.7, of explicit basis functions).
+    Source: the random effect of a group in a linear mixed model (Rasmussen & Williams 2006, section 2.7).
     """
 
     variance: Tensor
@@ -235,12 +234,12 @@ class NeuralTangentKernel(Kernel):
         else:
             inner, scale = x1 @ x2.mT, first.unsqueeze(-1) * second.unsqueeze(-2)
         covariance = tangent = inner
-        tiny = torch.finfo(scale.dtype).tiny  # of a vector that is 0
+        tiny = torch.finfo(scale.dtype).tiny  # a vector may be 0
         for _ in range(self.depth - 1):
             cosine = (covariance / scale.clamp_min(tiny)).clamp(-1.0, 1.0)
-            # At +-1 arccos and the root have no derivative, and an infinite one would become NaN.
-            bent = torch.where(cosine.abs() < 1, cosine, cosine.detach())
-            share = (math.pi - torch.arccos(bent)) / math.pi
-            covariance = scale * ((1 - bent.square()).clamp_min(0.0).sqrt() / math.pi + share * cosine)
+            # At +-1 the derivatives of arccos and of the root are infinite, and the gradient would be NaN.
+            safe = torch.where(cosine.abs() < 1, cosine, cosine.detach())
+            share = (math.pi - torch.arccos(safe)) / math.pi
+            covariance = scale * ((1 - safe.square()).clamp_min(0.0).sqrt() / math.pi + share * cosine)
             tangent = tangent * share + covariance
         return tangent / self.depth if self.normalise else tangent

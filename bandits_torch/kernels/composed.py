@@ -1,7 +1,7 @@
 """Kernels composed of others: space x time, arm x context, a stack of candidate priors; and their Fourier features.
 
-The features are registered with BoTorch's dispatcher, so its pathwise sampling works on any GP with a
-``SpatioTemporalKernel`` whose two kernels have Fourier features.
+The features are registered with BoTorch, so its pathwise sampling works on any GP with a ``SpatioTemporalKernel`` whose
+two kernels have Fourier features.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class SpatioTemporalKernel(Kernel):
     Args:
         space_kernel: any GPyTorch kernel over the first d columns.
         time_kernel: any GPyTorch kernel over the last column, for example ``ExponentialForgettingKernel``.
-        kwargs: passed to ``gpytorch.kernels.Kernel``, such as ``active_dims``, which models over arms, ``learnable``
-            and pathwise draws refuse: give ``active_dims`` to ``space_kernel``.
+        kwargs: passed to ``gpytorch.kernels.Kernel``. Give ``active_dims`` to ``space_kernel`` instead: models over
+            arms, ``learnable`` and pathwise draws refuse it here.
 
     Inputs are ``... x n x (d + 1)``; the kernels' batch shapes broadcast. Cost: both kernels and a product of O(n m).
 
@@ -61,7 +61,7 @@ class SpatioTemporalKernel(Kernel):
 
     @property
     def dtype(self) -> torch.dtype:
-        """The dtype of its values: the wider of the two kernels' (a time kernel built from a number has float64).
+        """The dtype of its values: the wider dtype of the two kernels (a time kernel built from a number has float64).
 
         Raises RuntimeError, as GPyTorch's kernels do, if a parameter of the product itself has another dtype.
         """
@@ -78,8 +78,8 @@ class SpatioTemporalKernel(Kernel):
         space = self.space_kernel(x1[..., :-1], x2[..., :-1], diag=diag, **params)
         s, t = x1[..., -1:], x2[..., -1:]
         if self.time_kernel.is_stationary and not isinstance(self.time_kernel, TimeKernel) and t.numel():
-            # Some of GPyTorch's stationary kernels divide by a length-scale before they subtract. With a clock of
-            # 1e9 seconds they could not tell two times apart, so times are counted from the latest.
+            # Some GPyTorch kernels divide by a length-scale before they subtract. On a clock of 1e9 seconds they cannot
+            # tell close times apart, so times are counted from the latest.
             latest = t.detach().amax()
             s, t = s - latest, t - latest
         return to_dense(space) * to_dense(self.time_kernel(s, t, diag=diag, **params))
@@ -90,7 +90,7 @@ class SpatioTemporalKernel(Kernel):
             return self
         part = copy.deepcopy(self)
         for name, kernel in self.named_sub_kernels():
-            # Expand both to the full batch shape first: the index counts dimensions that one of them may lack.
+            # Expand both to the full batch shape first: one of them may lack dimensions that the index counts.
             setattr(part, name, kernel.expand_batch(self.batch_shape)[index])
         part._batch_shape = part.space_kernel.batch_shape
         return part
@@ -141,17 +141,18 @@ def _over(name: str, kernel: Kernel, first: int, count: int) -> Kernel:
 
 
 def kernel_of_member(kernel: Kernel, index: int) -> Kernel:
-    """A copy of a kernel, of one member of its batch; of a batch of one, or none, for every member. By itself GPyTorch
-    indexes ``active_dims``, too."""
+    """A copy of the kernel of batch member ``index``; without a batch, or in a batch of one, that kernel for every
+    index. ``active_dims`` are set aside, because GPyTorch would index them too."""
     whole = copy.deepcopy(kernel)
     if not len(kernel.batch_shape):
         return whole
-    seen = [part.active_dims for part in whole.modules() if isinstance(part, Kernel)]
+    active_dims = [part.active_dims for part in whole.modules() if isinstance(part, Kernel)]
     for part in whole.modules():
         if isinstance(part, Kernel):
             part.active_dims = None
     one = whole[index % kernel.batch_shape.numel()]
-    for part, dims in zip((part for part in one.modules() if isinstance(part, Kernel)), seen, strict=True):
+    parts = (part for part in one.modules() if isinstance(part, Kernel))
+    for part, dims in zip(parts, active_dims, strict=True):
         part.active_dims = dims
     return one
 
@@ -183,18 +184,18 @@ class StackedKernel(Kernel):
         return all(kernel.is_stationary for kernel in self.kernels)
 
     def named_sub_kernels(self) -> Iterable[tuple[str, Kernel]]:
-        """Nothing, so that GPyTorch does not broadcast their batch shapes with the stack's."""
+        """None, so that GPyTorch does not broadcast their batch shapes with that of the stack."""
         return ()
 
     def __getitem__(self, index: Any) -> Kernel:
-        """The kernels at ``index`` of the batch, numbers and slices; the last is that of P."""
+        """The kernels at ``index``, numbers and slices, of the batch (..., P)."""
         given: tuple[Any, ...] = index if isinstance(index, tuple) else (index,)
         given += (slice(None),) * (len(self.batch_shape) - len(given))
-        replicates, own = given[:-1], given[-1]
+        replicates, priors = given[:-1], given[-1]
         kernels: list[Any] = list(self.kernels)
         if replicates:
             kernels = [part.expand_batch(self.batch_shape[:-1])[replicates] for part in kernels]
-        return StackedKernel(kernels[own]) if isinstance(own, slice) else kernels[own]
+        return StackedKernel(kernels[priors]) if isinstance(priors, slice) else kernels[priors]
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
         parts = [
@@ -209,7 +210,7 @@ def _of_member(x: Tensor, p: int) -> Tensor:
 
 
 class ByKernel(TensorTransform):
-    """``function(kernel, values)``, by the kernel's present hyperparameters."""
+    """``function(kernel, values)`` with the kernel's present hyperparameters."""
 
     def __init__(self, kernel: Kernel, function: Callable[[Any, Tensor], Tensor]) -> None:
         super().__init__()
@@ -225,7 +226,7 @@ def _decayed(kernel: ExponentialForgettingKernel, times: Tensor) -> Tensor:
 
 
 class _SpaceAndTime(TensorTransform):
-    """One transform (or none) for all columns but the last, another for the last."""
+    """Applies one transform (or none) to all columns but the last, and another (or none) to the last."""
 
     def __init__(self, space: Any, time: Any) -> None:
         super().__init__()
@@ -258,12 +259,12 @@ def _features_of_forgetting(
 def _features_of_product(
     kernel: SpatioTemporalKernel, *, num_inputs: int, num_outputs: int
 ) -> KernelFeatureMap:
-    """The spectral density of a product over different inputs is the product of the densities, so frequencies of the
-    two are drawn independently and concatenated."""
+    """The spectral density of a product over different inputs is the product of the two densities, so their frequencies
+    are drawn independently and concatenated."""
     _one_kernel(kernel)
     space = gen_kernel_features(kernel.space_kernel, num_inputs=num_inputs - 1, num_outputs=num_outputs)
     time = gen_kernel_features(kernel.time_kernel, num_inputs=1, num_outputs=num_outputs)
-    # Shuffled, since equal rows of two low-discrepancy sequences are not independent.
+    # Shuffled, because equal rows of two low-discrepancy sequences are not independent.
     shuffled = time.weight[torch.randperm(num_outputs // 2, device=time.weight.device)]
     return KernelFeatureMap(
         kernel,
@@ -274,8 +275,7 @@ def _features_of_product(
 
 
 def check_sees_all(kernel: Kernel) -> None:
-    """Raise ValueError for a kernel with ``active_dims``, where its parts are used by themselves and would not see
-    them."""
+    """Raise ValueError for a kernel with ``active_dims``, which its parts would ignore if they are used separately."""
     expected = "None: give them to the kernel over space"
     validation.require(kernel.active_dims is None, "kernel.active_dims", kernel.active_dims, expected)
 
@@ -287,7 +287,7 @@ def _one_kernel(kernel: Kernel) -> None:
 
 
 def _scales(kernel: Kernel) -> list[OutputscaleTransform]:
-    """The output scales within a product."""
+    """The output scales of the factors of a product."""
     if isinstance(kernel, ScaleKernel):
         return [OutputscaleTransform(kernel), *_scales(kernel.base_kernel)]
     if isinstance(kernel, SpatioTemporalKernel):

@@ -1,4 +1,4 @@
-"""Stationary kernels over time as linear Gaussian states: a few numbers summarise the whole past."""
+"""Stationary kernels over time in state-space form: the past is summarised by a Gaussian state of a few numbers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 
-TOLERANCE = 1e-12  # total variance, of 1, of the harmonics that a periodic kernel leaves out
+TOLERANCE = 1e-12  # the harmonics that a periodic kernel leaves out have at most this variance in total, of 1
 _MOST_HARMONICS = 1000
 
 
@@ -28,8 +28,8 @@ class Component:
         shift, covariance: shift and P, ``batch x p x p``.
         measurement: h, (p,).
         weight, frequency: w_j >= 0 and omega_j in radians per unit of time, ``batch x J``.
-        turns: which of the J waves rotate; the frequency of the others is 0.
-        still: True if rate and shift are known to be 0: F = 0.
+        turns: for each of the J waves, whether it rotates; the frequency of the others is 0.
+        still: True if F is known to be 0.
     """
 
     rate: Tensor
@@ -48,7 +48,7 @@ class Component:
 
     @property
     def dimension(self) -> int:
-        """Of the state, p m."""
+        """p m, the dimension of the state."""
         return len(self.measurement) * self.width
 
     def mapped(self, change: Callable[[Tensor, int], Tensor]) -> Component:
@@ -72,7 +72,7 @@ class Component:
         return (-self.rate * elapsed).exp()[..., None, None] * total
 
     def gained(self, elapsed: Tensor) -> Tensor:
-        """P - e^{F elapsed} P e^{F elapsed}^T, ``... x p x p``: the covariance of the noise added in that time."""
+        """P - e^{F elapsed} P (e^{F elapsed})^T, ``... x p x p``: the covariance of the noise added in that time."""
         if len(self.measurement) == 1:
             return -torch.expm1(-2 * self.rate * elapsed)[..., None, None] * self.covariance
         kept = self.decay(elapsed)
@@ -92,7 +92,7 @@ class Component:
         return self.weight[..., twice]
 
     def value(self, elapsed: Tensor) -> Tensor:
-        """k(elapsed) for elapsed >= 0, of the shape of ``elapsed`` with the batch."""
+        """k(elapsed) for elapsed >= 0, in the shape to which ``elapsed`` and the batch broadcast."""
         over = ((self.measurement @ self.decay(elapsed)) * (self.covariance @ self.measurement)).sum(-1)
         return over * (self.weight * (self.frequency * elapsed.unsqueeze(-1)).cos()).sum(-1)
 
@@ -115,7 +115,7 @@ class Component:
     def times(self, other: Component) -> Component:
         """The product of the two covariances: Kronecker products of the decays, and all pairs of waves.
 
-        Two waves that rotate give one with the difference of their frequencies and one with the sum.
+        Two rotating waves give one with the difference of their frequencies and one with the sum.
         """
         one, two = torch.eye(len(self.measurement)), torch.eye(len(other.measurement))
         weights, frequencies, turns = [], [], []
@@ -141,13 +141,13 @@ class Component:
 
 @dataclass(frozen=True)
 class StateSpace:
-    """A stationary covariance over time as the first moment of a linear stochastic differential equation.
+    """A stationary covariance over time as that of one output of a linear stochastic differential equation.
 
     f(t) = h^T s(t),  ds = F s dt + noise,  Cov s = P;  s(t + dt) = A s(t) + q,  A = e^{F dt},  Cov q = P - A P A^T.
 
-    Built by ``matern``, ``periodic``, ``exponential`` and ``constant``, and from these by ``+`` and ``*``: a sum stacks
-    states, a product takes their Kronecker product (two oscillations give one of the sum of their frequencies and one
-    of the difference). The entries of P are about 1: the derivatives in a Matern state are in units of its rate.
+    Built by ``constant``, ``exponential``, ``matern``, ``cosine`` and ``periodic``, and from these by ``+``, which
+    stacks states, and ``*``, which takes their Kronecker product. The derivatives in a Matern state are in units of its
+    rate, so that the entries of P are about 1.
 
     Attributes:
         components: independent terms of the covariance.
@@ -176,8 +176,8 @@ class StateSpace:
 
     @classmethod
     def matern(cls, nu: float, lengthscale: Tensor) -> StateSpace:
-        """Matern with nu = 1/2, 3/2 or 5/2, as GPyTorch scales it; state f, f' / rate, ... with rate = sqrt(2 nu) /
-        lengthscale. ``lengthscale``: ``batch``. Hartikainen & Sarkka 2010, section 4."""
+        """Matern with nu = 1/2, 3/2 or 5/2, in GPyTorch's scaling. The state is f, f' / rate, ... with rate = sqrt(2
+        nu) / lengthscale. ``lengthscale``: ``batch``. Hartikainen & Sarkka 2010, section 4."""
         rate = math.sqrt(2 * nu) / lengthscale
         base = cls.exponential(rate).components[0]
         if nu == 0.5:
@@ -202,13 +202,12 @@ class StateSpace:
         order: int | None = None,
         tolerance: float = TOLERANCE,
     ) -> StateSpace:
-        """exp(-2 sin^2(pi tau / period) / lengthscale), GPyTorch's, by its first harmonics 0, ..., ``order``.
+        """GPyTorch's exp(-2 sin^2(pi tau / period) / lengthscale), truncated to its harmonics 0, ..., ``order``.
 
-        It is sum_j q_j cos(2 pi j tau / period) with q_0 = I_0(z) e^{-z}, q_j = 2 I_j(z) e^{-z} and z = 1 / lengthscale
-        (Solin & Sarkka 2014, equations 25-28). The harmonics left out change no covariance by more than the sum of
-        their q_j, which is at most ``tolerance`` if ``order`` is None. The weights q_j have gradients.
-
-        ``lengthscale``, ``period_length``: ``batch``. Raises ValueError if that takes more than 1 000 harmonics.
+        The kernel is sum_j q_j cos(2 pi j tau / period) with q_0 = I_0(z) e^{-z}, q_j = 2 I_j(z) e^{-z} and
+        z = 1 / lengthscale (Solin & Sarkka 2014, equations 25-28). The error of a covariance is at most the sum of the
+        q_j left out. If ``order`` is None, it is chosen so that this sum is at most ``tolerance``; ValueError if that
+        takes more than 1 000 harmonics. The weights q_j have gradients. ``lengthscale``, ``period_length``: ``batch``.
         """
         z = (1 / lengthscale).double().cpu()
         if order is None:
@@ -274,13 +273,14 @@ class StateSpace:
         return block_diagonal([kron(c.decay(time), c.turning(time)) for c in self.components])
 
     def noise(self, elapsed: float | Tensor) -> Tensor:
-        """Q = P - A P A^T, ``batch x s x s``: the noise added in ``elapsed``. 0 for a wave that does not decay."""
+        """Q = P - A P A^T, ``batch x s x s``: covariance of the noise added in ``elapsed``; 0 for a component without
+        decay."""
         time = self._time(elapsed)
         blocks = [kron(c.gained(time), torch.diag_embed(c.wave_weights())) for c in self.components]
         return block_diagonal(blocks)
 
     def value(self, elapsed: float | Tensor) -> Tensor:
-        """k(elapsed), of the shape of ``elapsed`` with the batch; either sign."""
+        """k(elapsed) for either sign, in the shape to which ``elapsed`` and the batch broadcast."""
         time = self._time(elapsed).abs()
         values = [part.value(time) for part in self.components]
         return torch.stack(torch.broadcast_tensors(*values)).sum(0)
@@ -290,7 +290,7 @@ class StateSpace:
         return torch.as_tensor(elapsed, dtype=rate.dtype, device=rate.device)
 
 
-_MATERN = {  # shift over rate, and P, of the state (f, f' / rate, f'' / rate^2)
+_MATERN = {  # shift / rate and P for the state (f, f' / rate, f'' / rate^2)
     1.5: ([[1.0, 1.0], [-1.0, -1.0]], [[1.0, 0.0], [0.0, 1.0]]),
     2.5: (
         [[1.0, 1.0, 0.0], [0.0, 1.0, 1.0], [-1.0, -3.0, -2.0]],
@@ -307,17 +307,17 @@ def _harmonics(z: Tensor, order: int) -> Tensor:
 
 
 class _ScaledBessel(torch.autograd.Function):
-    """I_j(z) e^{-z}, of SciPy, with its derivative by z: I_j' = (I_{j-1} + I_{j+1}) / 2, and I_{-1} = I_1."""
+    """SciPy's I_j(z) e^{-z}, differentiable in z: I_j' = (I_{j-1} + I_{j+1}) / 2, and I_{-1} = I_1."""
 
     @staticmethod
     def forward(ctx: Any, number: Tensor, z: Tensor) -> Tensor:
-        """``number``: j, integers >= 0, that broadcast with ``z``."""
+        """``number``: j, integers >= 0, which broadcast with ``z``."""
         ctx.save_for_backward(number, z)
         return torch.from_numpy(ive(number.numpy(), z.numpy()))
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[None, Tensor]:
-        """Of ``z`` alone."""
+        """The gradient with respect to ``z`` alone."""
         number, z = ctx.saved_tensors
         before, same, after = (_ScaledBessel.apply(n, z) for n in ((number - 1).abs(), number, number + 1))
         return None, (grads[0] * ((before + after) / 2 - same)).sum_to_size(z.shape)
@@ -330,7 +330,7 @@ def kron(one: Tensor, two: Tensor) -> Tensor:
 
 
 def block_diagonal(blocks: Sequence[Tensor]) -> Tensor:
-    """A matrix with these blocks on its diagonal, in the batch shape that theirs broadcast to."""
+    """A matrix with these blocks on its diagonal; their batch shapes broadcast."""
     batch = torch.broadcast_shapes(*[block.shape[:-2] for block in blocks])
     size = sum(block.shape[-1] for block in blocks)
     whole = blocks[0].new_zeros(*batch, size, size)

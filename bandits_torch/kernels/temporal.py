@@ -1,5 +1,5 @@
-"""Kernels over time: Markov kernels, for which the future does not depend on the past given the present, and
-covariances of GPyTorch that have a linear Gaussian state, for cycles and smooth drift."""
+"""Kernels over time: Markov kernels, for which future and past are independent given the present, and kernels with a
+linear Gaussian state, for cycles and smooth drift."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class MarkovTimeKernel(TimeKernel):
     """A covariance k(s, t) between times with k(r, t) k(s, s) = k(r, s) k(s, t) for r <= s <= t.
 
     With such a kernel, a model over a fixed set of arms updates its posterior from step to step without the past
-    observations, and its state is one number per arm: no other kernel is as cheap.
+    observations, and its state is one number per arm, the smallest possible.
     Inputs of the kernel are times in one column, ``... x n x 1``, in any unit.
 
     Parameters take the dtype of the tensors they are built from; Python numbers give float64.
@@ -220,15 +220,15 @@ class WienerKernel(MarkovTimeKernel):
         return torch.ones_like(gained), gained
 
     def _since_start(self, t: Tensor | float) -> Tensor:
-        """max(0, t - start), subtracted in float64 where ``t`` is a number."""
+        """max(0, t - start), in float64 if ``t`` is a number."""
         return elapsed_between(self.start, t).clamp_min(0.0)
 
 
 def set_parameter(kernel: Kernel, name: str, value: float | Tensor, expected: str) -> None:
     """Store a value > 0 of a hyperparameter as ``raw_<name>``, after checks.
 
-    Raises ValueError for a value that is not finite, > 0 and inside the constraint (``expected`` says so in words), and
-    for one whose shape is neither the parameter's nor broadcasts to the kernel's batch shape.
+    Raises ValueError for a value that is not finite, > 0 and inside the constraint (``expected`` is the text of the
+    message), and for a shape that is not the parameter's and does not broadcast to the kernel's batch shape.
     """
     raw, constraint = getattr(kernel, f"raw_{name}"), getattr(kernel, f"raw_{name}_constraint")
     tensor = validation.numbers(name, value, raw)
@@ -252,11 +252,11 @@ def elapsed_between(s: Tensor | float, t: Tensor | float) -> Tensor:
 
 
 class StateSpaceTimeKernel(TimeKernel):
-    """A stationary kernel over time that is also a linear Gaussian state.
+    """A stationary kernel over time that has a linear Gaussian state.
 
     ``forward`` gives its covariance, so it works wherever a GPyTorch kernel does. ``state_space()`` gives its state,
-    with which an ``ArmGP`` learns at a cost that does not grow with time. ``+`` and ``*`` of two such kernels, or of
-    one and another kernel that ``state_space_of`` supports, give such a kernel.
+    with which an ``ArmGP`` learns at a cost that does not grow with time. Its sum or product with a kernel that
+    ``state_space_of`` supports is a ``StateSpaceTimeKernel`` too.
 
     Inputs are times in one column, ``... x n x 1``, in any unit. Differences are taken first, so a clock of 1e9 loses
     no precision. Parameters take the dtype of the tensors they are built from; Python numbers give float64.
@@ -279,10 +279,11 @@ class StateSpaceTimeKernel(TimeKernel):
 class MaternTimeKernel(StateSpaceTimeKernel, MaternKernel):
     """Matern over time, nu = 1/2, 3/2 or 5/2: GPyTorch's ``MaternKernel``, with its state of 1, 2 or 3 numbers.
 
-    nu = 3/2 drifts smoothly: a trend goes on for about a length-scale. nu = 1/2 is exponential forgetting.
+    nu = 3/2 drifts smoothly: a trend lasts for about a length-scale. nu = 1/2 is exponential forgetting.
 
     Args:
-        lengthscale: > 0, in units of time; a number or a tensor that broadcasts to ``batch_shape x 1 x 1``.
+        lengthscale: > 0, in units of time: a number, a tensor that broadcasts to ``batch_shape``, or one of shape
+            ``batch_shape x 1 x 1``.
         nu: 0.5, 1.5 or 2.5.
         lengthscale_prior, lengthscale_constraint, batch_shape, active_dims: of ``gpytorch.kernels.MaternKernel``.
 
@@ -325,12 +326,11 @@ class PeriodicTimeKernel(StateSpaceTimeKernel, PeriodicKernel):
     1 + 2 J numbers for J harmonics.
 
     Args:
-        period_length: > 0, in units of time: a day, say. A number or a tensor, as ``lengthscale``.
+        period_length: > 0, in units of time, for example a day. Shapes as for ``MaternTimeKernel``.
         lengthscale: > 0, without a unit, not squared: small values make sharp cycles and need more harmonics.
-        order: J; the kernel then also has these harmonics only, and variance 1 - sum_{j > J} q_j. None: as many
-            as leave out at most ``tolerance`` of the variance of 1 (lengthscale 1: 12; 0.1: 26), and the kernel
-            is exact.
-        tolerance: > 0, the largest error of a covariance of the state.
+        order: J. The kernel then has harmonics 0 to J alone, and variance 1 - sum_{j > J} q_j. None: the kernel is
+            exact, and its state has as many harmonics as ``tolerance`` needs (lengthscale 1: 11; 0.1: 26).
+        tolerance: > 0, the largest error of a covariance of the state if ``order`` is None.
         period_length_prior, period_length_constraint, lengthscale_prior, lengthscale_constraint: GPyTorch's.
         batch_shape, active_dims: of ``gpytorch.kernels.PeriodicKernel``.
 
@@ -378,7 +378,7 @@ class PeriodicTimeKernel(StateSpaceTimeKernel, PeriodicKernel):
 
 
 class _OfTimeKernels(StateSpaceTimeKernel):
-    """Base of sums and products."""
+    """Base class of sums and products."""
 
     def __init__(self, kernels: Sequence[Kernel]) -> None:
         some = isinstance(kernels, Sequence) and len(kernels) > 0
@@ -416,7 +416,7 @@ class QuasiPeriodicKernel(ProductOfTimeKernels):
 
     Args:
         period_length, lengthscale, order, tolerance: of the cycle, see ``PeriodicTimeKernel``.
-        memory: length-scale of the Matern part, > 0, in units of time: how long a cycle keeps its shape.
+        memory: length-scale of the Matern part, > 0, in units of time: about how long a cycle keeps its shape.
         nu: of the Matern part; 0.5 has the smallest state, 1 + 2 J numbers.
         batch_shape: of both parts.
 
@@ -448,9 +448,9 @@ class QuasiPeriodicKernel(ProductOfTimeKernels):
 def state_space_of(kernel: Kernel) -> StateSpace:
     """The linear Gaussian state of a kernel over time, of the kernel's batch shape, for its current hyperparameters.
 
-    It supports kernels with a ``state_space()`` (``StateSpaceTimeKernel``, ``ExponentialForgettingKernel``), and of
-    GPyTorch ``MaternKernel``, ``PeriodicKernel`` (to 1e-12), ``CosineKernel``, ``ConstantKernel``, ``ScaleKernel``,
-    ``AdditiveKernel`` and ``ProductKernel`` of these. Raises ValueError for any other.
+    Supported are kernels with ``state_space()`` (``StateSpaceTimeKernel``, ``ExponentialForgettingKernel``); GPyTorch's
+    ``MaternKernel``, ``PeriodicKernel`` (to 1e-12), ``CosineKernel`` and ``ConstantKernel``; and ``ScaleKernel``,
+    ``AdditiveKernel`` and ``ProductKernel`` of these. Raises ValueError for any other kernel.
 
     Source: Hartikainen & Sarkka 2010; Solin & Sarkka 2014.
     """
@@ -493,7 +493,8 @@ def has_state_space(kernel: Any) -> bool:
 
 
 def _covariance(kernel: Kernel, s: Tensor | float, t: Tensor | float) -> Tensor:
-    """Covariance between times element by element, ``batch x n``: GPyTorch's formulas, from differences of times."""
+    """Covariance between times element by element, ``batch x n``, by GPyTorch's formulas, but from differences of
+    times."""
     if isinstance(kernel, AdditiveKernel):
         return functools.reduce(torch.add, [_covariance(part, s, t) for part in kernel.kernels])
     if isinstance(kernel, ProductKernel):
