@@ -332,7 +332,7 @@ def test_a_level_that_is_forgotten_is_as_before_the_first_reward_and_arms_are_kn
 
 
 def test_members_of_low_rank_do_not_grow_from_those_of_other_arms():
-    with pytest.raises(ValueError, match="must be those of the first arms"):
+    with pytest.raises(ValueError, match="must be the roots of the first arms"):
         members("low rank").grow_from(members("low rank", 4, like=range(N)[::-1]))
 
 

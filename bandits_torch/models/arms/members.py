@@ -1,5 +1,5 @@
-"""Many Gaussian processes over the same arms: one recursion for all, in which passing time changes only a few
-numbers."""
+"""Many Gaussian processes over the same arms, with one recursion for all: the passing of time changes only a few
+numbers of each."""
 
 from __future__ import annotations
 
@@ -19,26 +19,28 @@ from bandits_torch.models.arms import inputs
 from bandits_torch.models.online_model import PlainState, empty
 
 PENDING = 24  # observations between two folds of a member
-_TIE = 1e-10  # of the largest variance: what differs by less differs by rounding, which depends on how many arms follow
-_LEFT_OUT = 0.01  # share of a new arm's variance beyond which it adds a column to a root
-_FADED = 1e-8  # share of a variance: what has faded to less is folded
-Time = float | tuple[float, float]  # a time; or one that things fade by, and one that cycles turn by
+_TIE = (
+    1e-10  # variances are equal if they differ by less of the largest: rounding depends on the number of arms
+)
+_LEFT_OUT = 0.01  # a new arm adds a column to a root if it leaves out a larger share of the arm's variance
+_FADED = 1e-8  # a member folds when what it has learned has faded to a smaller share of a variance
+Time = float | tuple[float, float]  # a time, or two: for forgetting, and for the phase of cycles
 
 
 class MembersOverArms(Described, PlainState, ABC):
-    """P Gaussian processes over N arms, S replicates of each, that learn the same arms' rewards: the interface.
+    """The interface of P Gaussian processes over N arms, S replicates of each, that learn from the same pulls.
 
     Times must not decrease; an earlier time counts as now. A time may be a pair: forgetting depends on the first
     number, and the phase of cycles on the second, which may decrease.
     """
 
-    can_condition_mean = True  # which ``ArmModel`` cannot
+    can_condition_mean = True
     has_cycles = False  # whether the second number of a time matters
     replicates: int
     now: float | None
     arms: Tensor  # (N, d)
     noise_variance: Tensor  # (P,) or (S, P)
-    forgetting_rate: Tensor  # (P,), per unit of time; of smooth change that of equal integral
+    forgetting_rate: Tensor  # (P,), per unit of time; for a smooth kernel, the rate with the same integral
     prior_mean: Tensor  # (P, N)
 
     @property
@@ -61,7 +63,7 @@ class MembersOverArms(Described, PlainState, ABC):
 
     @abstractmethod
     def prior_at(self, arm: Tensor, time: Time | None = None) -> tuple[Tensor, Tensor]:
-        """``at`` before the first observation."""
+        """``at`` under the prior."""
 
     @abstractmethod
     def covariance_with(self, arm: Tensor, time: Time | None = None) -> Tensor:
@@ -69,22 +71,22 @@ class MembersOverArms(Described, PlainState, ABC):
 
     @abstractmethod
     def likeness(self, arm: Tensor, weights: Tensor) -> Tensor:
-        """Squared prior correlation of every arm with one per replicate, ``arm`` (S,), after the mean over all arms is
-        subtracted from their rewards, 0 where it is negative, averaged over the members by ``weights`` (S, P): (S, N).
-        A level that all arms share says nothing about one of them, and neither does an arm that is unlike it."""
+        """Squared prior correlation of every arm with one per replicate, ``arm`` (S,), averaged over the members by
+        ``weights`` (S, P): (S, N). The mean over all arms is subtracted first, because a level that all arms share does
+        not distinguish them. Negative correlations count as 0."""
 
     @abstractmethod
     def observe_arms(
         self, arm: Tensor, reward: Tensor, time: Time | None = None, where: Tensor | None = None
     ) -> None:
-        """Learn one reward per member for one arm per replicate, (S, 1). ``reward`` broadcasts to (S, P), and so does
-        ``where``, which is True in the members that learn."""
+        """Learn one reward per member for one arm per replicate, ``arm`` (S, 1). ``reward`` and ``where``, True in the
+        members that learn, broadcast to (S, P)."""
 
     @abstractmethod
     def learn_now(
         self, arm: Tensor, reward: Tensor, at: tuple[Tensor, Tensor], turn: int, where: Tensor | None = None
     ) -> None:
-        """``observe_arms`` at the present time, of arms (S,) whose moments are ``at``; ``turn`` is the row of
+        """``observe_arms`` at the present time, for arms (S,) with the mean and variance ``at``; ``turn`` is the row of
         ``pending`` to write."""
 
     @abstractmethod
@@ -93,27 +95,27 @@ class MembersOverArms(Described, PlainState, ABC):
 
     @abstractmethod
     def condition_mean(self, where: Tensor, arms: Tensor, times: Sequence[Time], weights: Tensor) -> None:
-        """Set the mean to the sum, by ``weights`` (S, P, K), of the prior covariances with observations of ``arms`` (S,
-        K) at ``times``, in the members with ``where`` (S, P) True. The covariance stays."""
+        """Set the mean minus the prior mean to the sum, weighted by ``weights`` (S, P, K), of prior covariances with
+        observations of ``arms`` (S, K) at ``times``, in members with ``where`` (S, P) True. The covariance stays."""
 
     def grow_from(self, small: MembersOverArms) -> None:
-        """Take over what ``small`` learned, a model built like these members over the first of these arms. Raises
-        ValueError if its state does not determine that."""
-        raise ValueError(f"members must be those that can take up more arms, got {type(self).__name__}")
+        """Take what ``small`` has learned, members built like these over the first of these arms. Raises ValueError if
+        its state does not determine that."""
+        raise ValueError(f"members must be of a kind that can take up more arms, got {type(self).__name__}")
 
     @abstractmethod
     def reset(self, where: Tensor | None = None) -> None:
-        """Back to the prior in the members with ``where`` (S, P) True; the clock goes on."""
+        """Return to the prior; with ``where`` (S, P), in the members with True, and without a change of ``now``."""
 
 
 class Seen(NamedTuple):
-    """What follows from frames G (..., P, s, s) alone; m = s (s + 1) / 2 entries of a symmetric (s, s) matrix.
+    """Functions of frames G (..., P, s, s). D is any symmetric (s, s) matrix, with m = s (s + 1) / 2 stored entries.
 
     Attributes:
-        vector: (..., P, s), g: what is observed of an arm, in the coordinates of the last fold, is g^T times them.
+        vector: (..., P, s), g: an observation of an arm measures g^T x, with x its numbers at the last fold.
         squares: (..., P, m), the coefficients of the entries of D in g^T D g.
         start: (..., P, s), G^{-1} h.
-        congruence: (..., P, m, m), the linear map from the entries of D to those of G D G^T.
+        congruence: (..., P, m, m), the linear map from the entries of D to the entries of G D G^T.
     """
 
     vector: Tensor
@@ -123,33 +125,33 @@ class Seen(NamedTuple):
 
 
 class RecursiveMembers(MembersOverArms):
-    """``MembersOverArms`` whose arms each have a Markov process of s numbers, the first of which is observed.
+    """``MembersOverArms`` in which the function at each arm is the first of s numbers that form a Markov process.
 
-    Let z stack these numbers over the N arms. Before any observation Cov z = I_s (x) K at every time, and over a gap z
-    moves by F (x) I, with F (s, s) a function of the gap. Let G be the product of the F since the last *fold*. The
-    posterior covariance is
+    Let z stack these numbers over the N arms. Under the prior Cov z = I_s (x) K at every time, and over a gap of time
+    E z is multiplied by F (x) I, with F (s, s) a function of the gap. Let G be the product of the F since the last
+    *fold*. The posterior is
 
         C = I (x) K - (G (x) I) (R + W^T W) (G (x) I)^T,    mean = prior mean + (G (x) I) m,
 
-    so the passing of time changes G alone. An observation y of arm i, with c the column of C of what is observed there
-    and v = C_ii + lambda, is
+    so the passing of time changes only G. Let c be the covariance of z with f at arm i, and v = Var f + lambda. An
+    observation y of arm i is
 
-        m += G^{-1} c (y - mean_i) / v,    W gets the row G^{-1} c / sqrt(v),
+        m += G^{-1} c (y - mean_i) / v,    W gets the row G^{-1} c / sqrt(v).
 
-    and the diagonals of R + W^T W, which reduce the variances, are stored separately. A fold sets R to G (R + W^T W)
-    G^T and G to I. 1 / 24 of the members fold at every step, so that every step costs the same.
+    The diagonals of R + W^T W, which reduce the variances, are stored separately. A fold sets R to
+    G (R + W^T W) G^T and G to I. 1 / 24 of the members fold at every step, so that all steps cost the same.
 
-    Args: of ``ArmMembers``.
+    Args: as for ``ArmMembers``.
 
     Attributes:
         frame: (P, s, s), G.
         mean: (S, P, s, N), m.
         reduction: (S, P, s (s + 1) / 2, N), the diagonals of R + W^T W, block by block.
-        rows: (P, S, s n, s n), R; n = N numbers, or r of low rank. Members first: those that fold lie together.
+        rows: (P, S, s n, s n), R; n is N, or the rank r. Members come first, so that those that fold are contiguous.
         pending: (P, S, 24, s, n), W.
-        turn: which row of it is written next.
+        turn: the row of ``pending`` to write next.
 
-    Source: the recursion of ``CovarianceForm`` and, for s > 1, of the Kalman filter over fixed places (Sarkka, Solin &
+    Source: the recursion of ``CovarianceForm`` and, for s > 1, the Kalman filter over fixed places (Sarkka, Solin &
     Hartikainen 2013, section 4). G is ours. ``ArmGP`` of the same priors agrees with it (tests).
     """
 
@@ -205,7 +207,7 @@ class RecursiveMembers(MembersOverArms):
             "prior_variance": variance,
             "alike": self._centred(covariances.to(features)),
             "_has_kernel": torch.nn.functional.one_hot(kernel, len(covariances)).to(features),  # (P, G)
-            "_least": torch.finfo(features.dtype).eps * variance,  # a variance is at least that
+            "_least": torch.finfo(features.dtype).eps * variance,  # lower bound of posterior variances
             "_run": torch.arange(S, device=features.device),
             "_member": torch.arange(P, device=features.device).unsqueeze(-1),
             "_whole": torch.eye(s).to(features),  # G after a fold
@@ -220,15 +222,17 @@ class RecursiveMembers(MembersOverArms):
         self.register_buffer("pending", new(P, S, PENDING, s, size))
         self.now: float | None = None
         self.turn = 0
-        self._ahead: tuple[Tensor, float, Tensor] | None = None  # a frame, a later time, the frame then
-        # In captured steps (``bandits_torch.captured``): 0 where a member's R no longer counts, else 1, (P, S). A reset
-        # then marks, and the member's R is emptied when it folds.
+        self._ahead: tuple[Tensor, float, Tensor] | None = (
+            None  # cache: a frame, a later time, the frame at that time
+        )
+        # In captured steps (``bandits_torch.captured``): (P, S), 0 for members that were reset since their last fold,
+        # whose R counts as 0 and is emptied by the fold; else 1.
         self.counting: Tensor | None = None
-        self.seen: Seen | None = None  # in captured steps: what follows from the step's frame
+        self.seen: Seen | None = None  # in captured steps: functions of the present frame
 
     @property
     def parts(self) -> tuple[RecursiveMembers, ...]:
-        """The parts that have a recursion of their own: here only this one."""
+        """The ``RecursiveMembers`` that it consists of: here only itself."""
         return (self,)
 
     # -- time ------------------------------------------------------------------------------------------
@@ -236,11 +240,11 @@ class RecursiveMembers(MembersOverArms):
     @staticmethod
     @abstractmethod
     def passing(rate: Tensor, gap: float | Tensor) -> Tensor:
-        """F over a gap of time, a number or a tensor that broadcasts with ``rate`` (P,): (..., P, s, s)."""
+        """F over a gap of time, a number or a tensor that broadcasts with ``rate`` (P,), to shape (..., s, s)."""
 
     @staticmethod
     def far(frame: Tensor) -> Tensor:
-        """The members that must fold because their frames are too far from I, (P,) booleans."""
+        """Whether each member must fold because its frame has faded too much to be inverted, (P,)."""
         size = _determinant(frame)
         return (size.square() if frame.shape[-1] == 1 else size.abs()) < _FADED
 
@@ -293,7 +297,7 @@ class RecursiveMembers(MembersOverArms):
         return self.prior_mean
 
     def _seen_at(self, time: Time | None) -> Tensor:
-        """The measurement vector of an observation at ``time`` for an arm's numbers at the last fold, G^T h: (P, s)."""
+        """g = G^T h at ``time``, the measurement vector for an arm's numbers at the last fold: (P, s)."""
         return self._frame_at(time)[:, 0]
 
     def _weights_at(self, time: Time | None) -> tuple[Tensor, Sequence[Tensor]]:
@@ -315,21 +319,21 @@ class RecursiveMembers(MembersOverArms):
         return (of_kernels @ self._likeness_to(arm).transpose(0, 1)).squeeze(-2)
 
     def _likeness_to(self, arm: Tensor) -> Tensor:
-        """The same of each K, (G, S, N)."""
+        """The same for each K, (G, S, N)."""
         return self.alike[:, arm]
 
     def prior_between(self, arms: Tensor, times: Sequence[Time]) -> Tensor:
         return self._between(arms) * self._passing_between(times, times)[..., 0, 0]
 
     def _carried(self, time: Time, times: Sequence[Time]) -> Tensor:
-        """Prior covariance, without K, of an arm's numbers at ``time`` with observations at ``times``: (P, K, s)."""
+        """Prior covariance in units of K of an arm's numbers at ``time`` with observations at ``times``: (P, K, s)."""
         return self._passing_between(time, times)[..., 0]
 
     def _passing_between(self, time: Time | Sequence[Time], times: Sequence[Time]) -> Tensor:
-        """F over |t - t'|, (P, ..., K, s, s): of one time, or of each of several, to ``times`` (K)."""
+        """F over |t - t'| from one time, or from each of several, to ``times`` (K): (P, ..., K, s, s)."""
         before = [fading(one) for one in time] if isinstance(time, list) else fading(cast(Time, time))
         one, two = (torch.tensor(value, dtype=torch.float64) for value in (before, [*map(fading, times)]))
-        gap = (one.unsqueeze(-1) - two).abs().to(self.mean)  # the difference of figures in float64
+        gap = (one.unsqueeze(-1) - two).abs().to(self.mean)  # the difference is taken in float64
         return self.passing(self.forgetting_rate.reshape(-1, *[1] * gap.dim()), gap)
 
     # -- learning --------------------------------------------------------------------------------------
@@ -353,7 +357,7 @@ class RecursiveMembers(MembersOverArms):
         g, start = self._seen_at(None), self._origin_of() if self.seen is None else self.seen.start
         row = self._prior_row(arm)
         learned = self._learned_of(arm, row, g)
-        # Not addcmul: arms of which the same is known must tie to the last bit, and it rounds a row's end otherwise.
+        # Not addcmul: it rounds the end of a row differently, and equal arms must have equal values, bit for bit.
         column = self._prior_column(row, start).sub_(learned)
         column = column.mul_(scale[..., None, None])  # G^{-1} c / sqrt(v), (S, P, s, n)
         self.pending[:, :, turn] = column.transpose(0, 1)
@@ -364,11 +368,8 @@ class RecursiveMembers(MembersOverArms):
         self._fold(self.whose_turn(turn + 1))
 
     def _learned_of(self, arm: Tensor, row: Tensor, g: Tensor) -> Tensor:
-        """(R + W^T W) (g (x) e_i) for each replicate's arm i, (S, P, s, n): how far observations reduced its
-        covariances.
-
-        ``row``: its row of K.
-        """
+        """(R + W^T W) (g (x) e_i) for each replicate's arm i, (S, P, s, n): the reduction of its covariances by
+        observations. ``row``: its row of K."""
         rows = self._rows_at(arm, row)  # (P, S, s, s n)
         learned = rows[:, :, 0] * g[:, None, :1]
         for k in range(1, self.states):
@@ -382,28 +383,28 @@ class RecursiveMembers(MembersOverArms):
         return learned.unflatten(-1, (self.states, -1)).transpose(0, 1)
 
     def _prior_column(self, row: Tensor, start: Tensor) -> Tensor:
-        """Prior covariance of every number of every arm with the numbers of one arm, weighted by ``start`` (P, s):
-        (S, P, s, n). ``row``: that arm's row of K."""
+        """Prior covariance of all numbers with the numbers of one arm, weighted by ``start`` (P, s): (S, P, s, n).
+        ``row``: the row of K of that arm."""
         return row.unsqueeze(-2) * start.unsqueeze(-1)
 
     def _origin_of(self) -> Tensor:
-        """The present measurement vector in the coordinates of the last fold, G^{-1} h: (P, s)."""
+        """G^{-1} h: (P, s)."""
         return _first_of_inverse(self.frame)
 
     def seen_in(self, frames: Tensor) -> Seen:
-        """What follows from frames, (..., P, s, s), of members without cycles and without a level."""
+        """``Seen`` of frames (..., P, s, s), for members without cycles and without a level."""
         g = frames[..., 0, :]
         squares = torch.stack(_squares(g), -1)
         congruence = squares.unsqueeze(-1) if self.states == 1 else self._congruence(frames)
         return Seen(g, squares, _first_of_inverse(frames), congruence)
 
     def whose_turn(self, turn: int) -> slice:
-        """The members that fold before the row ``turn`` of ``pending`` is written."""
+        """The members that fold before row ``turn`` of ``pending`` is written."""
         share, turn = -(-len(self.kernel) // PENDING), turn % PENDING
         return slice(turn * share, (turn + 1) * share)
 
     def _fold(self, members: slice) -> None:
-        """R becomes G (R + W^T W) G^T for these members, and G becomes I."""
+        """Set R to G (R + W^T W) G^T, W to 0 and G to I for these members."""
         G, rows, pending = self.frame[members], self.rows[members], self.pending[members]
         if len(rows) == 0:
             return
@@ -430,7 +431,7 @@ class RecursiveMembers(MembersOverArms):
 
     @staticmethod
     def _congruence(G: Tensor) -> Tensor:
-        """The linear map from the stored entries of a symmetric D to those of G D G^T: (..., m, m)."""
+        """The linear map from the stored entries of a symmetric D to the entries of G D G^T: (..., m, m)."""
         i, j = torch.triu_indices(G.shape[-1], G.shape[-1], device=G.device)
         one, two = G[..., i, :], G[..., j, :]  # (..., m, s)
         twice = one[..., i] * two[..., j]
@@ -465,11 +466,11 @@ class RecursiveMembers(MembersOverArms):
         self.pending[member, run] = 0.0
 
     def grow_from(self, small: RecursiveMembers) -> None:  # type: ignore[override]
-        """Take over what ``small`` learned, a model built like these members over the first n of these arms.
+        """Take what ``small`` has learned, members built like these over the first n of these arms. It is exact.
 
-        All that a member has learned is a combination of rows of K: m = K a, R + W^T W = K A K over the first arms. So
-        with E = K_all,first K_first^-1 it becomes E m and E (R + W^T W) E^T over all arms: exact for any rewards so
-        far. Cost: O(G N^3 + S P N^2 m) for m new arms.
+        What a member has learned is a combination of rows of K: m = K a, R + W^T W = K A K over the first arms. With
+        E = K_all,first K_first^-1 it becomes E m and E (R + W^T W) E^T over all arms. Cost: O(G N^3 + S P N^2 m) for m
+        new arms.
         """
         n, s = small.num_arms, self.states
         each = self._extension(small)
@@ -491,14 +492,13 @@ class RecursiveMembers(MembersOverArms):
             self.reduction[:, :, k, n:] = (held + waiting).transpose(0, 1)
 
     def _extension(self, small: RecursiveMembers) -> Tensor:
-        """E of each number of an arm, (P, s, m, n)."""
+        """The last m rows of E for each number of an arm, (P, s, m, n)."""
         n = small.num_arms
         first = self.covariances[:, :n, :n].double()
         E = self.covariances.new_zeros(len(first), self.num_arms - n, n)
         for group, (K, new) in enumerate(zip(first, self.covariances[:, n:, :n].double(), strict=True)):
-            values, vectors = torch.linalg.eigh(
-                K
-            )  # which may be singular, if two arms are the same for example
+            # K may be singular, for example if two arms are equal.
+            values, vectors = torch.linalg.eigh(K)
             kept = values > torch.finfo(K.dtype).eps * len(K) * values[-1]
             inverse = vectors * torch.where(kept, values, torch.inf).reciprocal()
             E[group] = (inverse @ (vectors.mT @ new.mT)).mT.to(E)
@@ -507,7 +507,7 @@ class RecursiveMembers(MembersOverArms):
     # -- covariances of full rank ----------------------------------------------------------------------
 
     def _size(self, n: int, covariances: Tensor) -> tuple[int, Tensor]:
-        """The number of columns of R per state, and the prior variances (G, N)."""
+        """n, the number of columns of R per state, and the prior variances (G, N)."""
         validation.finite_tensor("covariances", covariances)
         fits = covariances.dim() == 3 and covariances.shape[1:] == (n, n)
         validation.shape_is("covariances", covariances, fits, f"(G, {n}, {n})")
@@ -519,7 +519,7 @@ class RecursiveMembers(MembersOverArms):
         return n, covariances.diagonal(dim1=-2, dim2=-1)
 
     def _centred(self, covariances: Tensor) -> Tensor:
-        """Squared correlations of f minus its mean over arms, 0 if negative, (G, N, N), for ``likeness``."""
+        """Squared correlations of f minus its mean over arms, 0 for negative ones, (G, N, N), for ``likeness``."""
         rows = covariances.mean(-1, keepdim=True)
         centred = (covariances - rows - rows.mT + rows.mean(-2, keepdim=True)).clamp_min(0.0)
         variance = centred.diagonal(dim1=-2, dim2=-1)
@@ -527,27 +527,27 @@ class RecursiveMembers(MembersOverArms):
         return torch.where(sizes > 0, centred.square() / sizes, 0.0)
 
     def _prior_row(self, arm: Tensor) -> Tensor:
-        """Row of K of each replicate's arm, (S, P, n)."""
+        """The row of K of each replicate's arm, (S, P, n)."""
         return self.covariances[self.kernel, arm.unsqueeze(-1)]
 
     def _rows_at(self, arm: Tensor, row: Tensor) -> Tensor:
-        """Rows of R of each replicate's arm, whose row of K is ``row``, one for each state: (P, S, s, s n)."""
+        """Rows of R of each replicate's arm, one for each state: (P, S, s, s n). ``row``: its row of K."""
         return self.rows.unflatten(2, (self.states, -1))[self._member, self._run, :, arm]
 
     def _pending_at(self, arm: Tensor, row: Tensor) -> Tensor:
-        """Columns of W of each replicate's arm: (P, S, 24, s)."""
+        """Columns of W of each replicate's arm, (P, S, 24, s). ``row``: its row of K."""
         return self.pending[self._member, self._run, :, :, arm]
 
     def _over_arms(self, column: Tensor) -> Tensor:
-        """A column (..., n) as values over all arms, (..., N)."""
+        """A column (..., n) as values for all arms, (..., N)."""
         return column
 
     def _between(self, arms: Tensor) -> Tensor:
-        """Prior covariances of ``arms`` (S, K) among themselves at one time, (S, P, K, K)."""
+        """Prior covariances among ``arms`` (S, K) at one time, (S, P, K, K)."""
         return self.covariances[:, arms.unsqueeze(-1), arms.unsqueeze(-2)][self.kernel].transpose(0, 1)
 
     def _combined(self, arms: Tensor, weights: Tensor) -> Tensor:
-        """The sum of the prior covariances of every arm with ``arms`` by their weights, (S, P, N)."""
+        """The weighted sum of the prior covariances of every arm with ``arms``, (S, P, N)."""
         columns = self.covariances[:, arms][self.kernel].transpose(0, 1)  # (S, P, K, n)
         return self._over_arms((weights.unsqueeze(-2) @ columns).squeeze(-2))
 
@@ -563,22 +563,21 @@ class ArmMembers(RecursiveMembers):
 
     Member p has the covariance K_g(p), the noise variance lambda_p and exponential forgetting at rate eps_p,
 
-        Cov(f(x, t), f(x', t')) = K(x, x') (1 - eps)^{|t - t'| / 2}:
+        Cov(f(x, t), f(x', t')) = K(x, x') (1 - eps)^{|t - t'| / 2}.
 
-    the recursion of ``RecursiveMembers`` with s = 1 and F = (1 - eps)^{gap / 2}.
+    This is the recursion of ``RecursiveMembers`` with s = 1 and F = (1 - eps)^{gap / 2}.
 
     Args:
-        arms: ``(N, d)`` features, carried along; or N.
+        arms: ``(N, d)`` features, stored only; or N.
         covariances: (G, N, N), symmetric positive semi-definite: the different K.
-        kernel: (P,) integers in 0, ..., G - 1, the number of each member's K.
+        kernel: (P,) integers in 0, ..., G - 1, the index of each member's K.
         noise_variance: (P,) or (S, P) lambda > 0.
         forgetting_rate: (P,) eps in [0, 1), per unit of time.
         prior_mean: number, (N,) or (P, N).
         replicates: S.
 
-    Cost: O(S P N) a step, and O(S P N^2) for 1 / 24 of the members, as one matrix product. Memory O(S P N^2 + G N^2).
-    Times must not decrease; an earlier time counts as now. Raises ValueError for shapes that do not fit and numbers out
-    of range.
+    Cost: O(S P N^2) a step, all but O(S P N) of it in one matrix product. Memory O(S P N^2 + G N^2). Times must not
+    decrease; an earlier time counts as now. Raises ValueError for shapes that do not fit and numbers out of range.
 
     Source: ``RecursiveMembers``.
     """
@@ -592,28 +591,27 @@ class ArmMembers(RecursiveMembers):
 
 
 class SmoothMembers(RecursiveMembers):
-    """P Gaussian processes over N arms, S replicates of each, whose rewards drift smoothly: a trend continues for a
-    while.
+    """P Gaussian processes over N arms, S replicates of each, that drift smoothly: a trend continues for a while.
 
-    They are ``ArmMembers`` with the Matern kernel of smoothness 3/2 over time,
+    They are like ``ArmMembers``, with the Matern kernel of smoothness 3/2 over time,
 
         Cov(f(x, t), f(x', t')) = K(x, x') (1 + r) e^{-r},    r = c |t - t'|,  c = sqrt(3) / timescale.
 
-    With g = f' / c, each arm's (f, g) is a Markov process, and both parts have covariance K at every time. This is the
-    recursion of ``RecursiveMembers`` with s = 2 and
+    With g = f' / c, (f, g) of each arm is a Markov process, and both numbers have covariance K over arms at every time.
+    This is the recursion of ``RecursiveMembers`` with s = 2 and
 
         F = e^{-r} [[1 + r, r], [-r, 1 - r]].
 
     Args:
         timescale: (P,) > 0.05, length-scale of the kernel over time.
-        arms, covariances, kernel, noise_variance, prior_mean, replicates: of ``ArmMembers``.
+        arms, covariances, kernel, noise_variance, prior_mean, replicates: as for ``ArmMembers``.
 
     ``forgetting_rate`` is 1 - e^{-c}, the rate of the exponential kernel with the same integral.
 
-    Cost: four times the memory and the folds of ``ArmMembers``. Raises ValueError as ``ArmMembers`` does.
+    Memory and cost of folds: four times those of ``ArmMembers``. Raises ValueError as ``ArmMembers`` does.
 
-    Source: Matern 3/2 as a state of two numbers (Hartikainen & Sarkka 2010, section 4.1; here in units in which its
-    stationary covariance is I).
+    Source: Matern 3/2 as a state of two numbers (Hartikainen & Sarkka 2010, section 4.1), here in units in which its
+    stationary covariance is I.
     """
 
     states = 2
@@ -643,21 +641,21 @@ class SmoothMembers(RecursiveMembers):
     def passing(rate: Tensor, gap: float | Tensor) -> Tensor:
         r = -torch.log1p(-rate) * gap
         left = (-r).exp()
-        # After a pause without end nothing is left: left = 0, and r times it must be 0 and not NaN.
+        # After a very long gap left = 0, and r left must be 0, not NaN.
         r = r.clamp_max(1e3)
         F = torch.stack([(1 + r) * left, r * left, -r * left, (1 - r) * left], -1)
         return F.unflatten(-1, (2, 2))
 
 
 class LowRankMembers(ArmMembers):
-    """``ArmMembers`` for covariances K = B B^T given by roots B: exact, at O(N r) a step whatever N.
+    """``ArmMembers`` for covariances K = B B^T given by roots B: exact, with no N x N matrix.
 
-    f = B z with z ~ N(0, I) in r dimensions, so the recursion runs over z, with an arm's row of B in place of its row
-    of K; means and variances of the arms follow by one product with B.
+    f = B z with z ~ N(0, I) in r dimensions. The recursion runs over z, with an arm's row of B in place of its row of
+    K. Means and variances of the arms follow from one product with B.
 
     Args:
-        covariances: (G, N, r), the roots B (``pivoted_root`` makes them); zero columns fill up a lesser rank.
-        arms, kernel, noise_variance, forgetting_rate, prior_mean, replicates: of ``ArmMembers``.
+        covariances: (G, N, r), the roots B, for example of ``pivoted_root``; roots of lower rank have zero columns.
+        arms, kernel, noise_variance, forgetting_rate, prior_mean, replicates: as for ``ArmMembers``.
 
     Cost: O(S P (N r + r^2)) a step; memory O(S P (N + r^2) + G N r). Raises ValueError as ``ArmMembers`` does.
 
@@ -681,10 +679,10 @@ class LowRankMembers(ArmMembers):
         return self.covariances[:, arm][self.kernel].transpose(0, 1)
 
     def grow_from(self, small: RecursiveMembers) -> None:  # type: ignore[override]
-        """Take over what ``small`` learned; its roots are the first rows and columns of these. Cost: O(G N r^2 + S P N
-        r).
+        """Take what ``small`` has learned; its roots must be the first rows and columns of these.
 
-        R and W are over z, where the new arms have columns of their own; m = B mu, and mu = B^+ m.
+        R and W are over z, in which new columns of B are new dimensions; m = B mu with mu = B^+ m. Cost:
+        O(G N r^2 + S P N r).
         """
         n, r = small.covariances.shape[1:]
         first = self.covariances[:, :n]
@@ -694,7 +692,9 @@ class LowRankMembers(ArmMembers):
             rtol=1e-4,
             atol=1e-4 * float(first.abs().max()),
         )
-        validation.require(extends, "covariances", "other roots", "those of the first arms, and more rows")
+        validation.require(
+            extends, "covariances", "other roots", "the roots of the first arms, with more rows"
+        )
         self.frame, self.now, self.turn, self._ahead = small.frame.clone(), small.now, small.turn, None
         self.rows[..., :r, :r], self.pending[..., :r] = small.rows, small.pending
         self.mean[..., :n], self.reduction[..., :n] = small.mean, small.reduction
@@ -719,7 +719,7 @@ class LowRankMembers(ArmMembers):
     _groups: list[Tensor] | None = None
 
     def _of_groups(self) -> list[Tensor]:
-        """The members of each root; looked up once, which waits for the device."""
+        """The members of each root; the first call waits for the device."""
         if self._groups is None or self._groups[0].device != self.kernel.device:
             numbers = range(len(self.covariances))
             self._groups = [(self.kernel == group).nonzero().squeeze(-1) for group in numbers]
@@ -733,7 +733,7 @@ class LowRankMembers(ArmMembers):
 
 
 def fading(time: Time | None) -> float | None:
-    """The number of a time on which forgetting depends."""
+    """The part of a time on which forgetting depends."""
     return time[0] if isinstance(time, tuple) else time
 
 
@@ -746,15 +746,15 @@ def pivoted_root(
 ) -> Tensor:
     """B (N, rank) with B B^T near K: the pivoted Cholesky factor, one column of K for each column of B.
 
-    Stops, leaving zeros, once no variance left out exceeds ``tolerance`` times the largest one.
+    Columns stay 0 once no variance left out exceeds ``tolerance`` times the largest variance.
 
     Args:
-        column: i to K[:, i], (N,).
+        column: a function from i to K[:, i], (N,).
         variance: (N,), the diagonal of K.
-        rank: the largest number of columns.
-        first: pivots are among this many first rows (None: all). Later rows follow in order: each adds a column that is
-            0 for all rows before it, if B leaves out more than 1 % of its variance, up to ``rank`` more columns. So
-            rows do not change when others are added after them.
+        rank: the number of columns.
+        first: the pivots are among this many first rows (None: all). Each later row of which B leaves out more than 1 %
+            of the variance then adds a column that is 0 for all rows before it, up to ``rank`` more columns. So rows do
+            not change when others are added after them.
 
     Cost: O(N rank^2). Source: Harbrecht, Peters & Schneider 2012.
     """
@@ -789,7 +789,7 @@ def _times(G: Tensor, value: Tensor) -> Tensor:
 
 
 def _blocks(s: int) -> list[tuple[int, int]]:
-    """Which entries of a symmetric (s, s) matrix are kept, in order."""
+    """The stored entries of a symmetric (s, s) matrix, in order."""
     return [(i, j) for i in range(s) for j in range(i, s)]
 
 
@@ -814,7 +814,7 @@ def _determinant(G: Tensor) -> Tensor:
 
 
 def _check(kernel: Tensor, noise: Tensor, rate: Tensor, groups: int, replicates: int) -> None:
-    """Raise ValueError unless these are P members' kernels, noise variances and forgetting rates."""
+    """Raise ValueError unless these are kernels, noise variances and forgetting rates of P members."""
     ok = validation.tensor("kernel", kernel).dtype == torch.long and kernel.dim() == 1
     ok = ok and bool(((kernel >= 0) & (kernel < groups)).all())
     validation.require(ok, "kernel", kernel, f"(P,) int64 from 0 to {groups - 1}")

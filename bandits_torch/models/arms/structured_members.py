@@ -1,8 +1,8 @@
-"""Members with structure over arms: arms that share a level, arms that have cycles, and members of several kinds as one
+"""Members with structure over arms: arms with cycles, arms that share a level, and several kinds of members as one
 model.
 
-A shared level moves all arms alike, and faster than their differences change. Cycles may be in the prior mean, in the
-learned part, or in both.
+A shared level changes all arms alike, for example faster than their differences change. Cycles may be in the prior
+mean, in the learned part, or in both.
 """
 
 from __future__ import annotations
@@ -28,31 +28,31 @@ class CyclicMembers(RecursiveMembers):
         Cov(g(x, t), g(x', t')) = K(x, x') [(1 - v) (1 - eps)^{|t - t'| / 2}
                                             + v (1 - delta)^{|t - t'| / 2} sum_j q_j cos(w_j (u - u'))].
 
-    The cycle a, b of the prior mean is given (``profile``); a cycle with share v of the variance is learned. Forgetting
-    depends on t, and the phase of a cycle on u: u = t, or the second number of a time that is a pair.
+    The cycle a, b of the prior mean is given (``profile``); a cycle with the share v of the variance is learned.
+    Forgetting depends on t, and the phase of a cycle on u. u is t, or the second number of a time that is a pair.
 
-    This is the recursion of ``RecursiveMembers`` with s = 1 + 2 J numbers for J harmonics and diagonal frames: each
-    number fades by itself, and the measurement vector of an observation is
+    This is the recursion of ``RecursiveMembers`` with s = 1 + 2 J numbers for J harmonics and diagonal frames. Each
+    number fades on its own, and the measurement vector of an observation is
 
         h(u) = (sqrt(1 - v), sqrt(v q_1) cos(w_1 u), sqrt(v q_1) sin(w_1 u), ...)
 
     in place of (1, 0, ...). With v = 0 for all members, s = 1, and a step costs as much as with ``ArmMembers``.
 
     Args:
-        arms, covariances, kernel, noise_variance, prior_mean, replicates: of ``ArmMembers``.
+        arms, covariances, kernel, noise_variance, prior_mean, replicates: as for ``ArmMembers``.
         forgetting_rate: (P,) eps in [0, 1), per unit of t.
         periods: of the cycles, in units of u; finite and > 0.
-        harmonics: of each period.
-        profile: (P, 2 J, N), the a_j and b_j in turn, periods one after the other; 0: none.
-        share: (P,) v in [0, 1).
-        cycle_rate: (P,) delta in [0, 1).
+        harmonics: for each period, the number of harmonics h = 1, 2, ...
+        profile: (P, 2 J, N) or (2 J, N), a_1, b_1, a_2, b_2, ..., period after period; 0: none.
+        share: v in [0, 1), (P,) or a number.
+        cycle_rate: delta in [0, 1), (P,) or a number, per unit of t.
 
-    q_j is in proportion to 1 / h^2, for each period alike, and adds up to 1.
+    q_j is proportional to 1 / h^2, with the same factor for all periods, and the q_j sum to 1.
 
-    Cost: s^2 times the memory and the folds of ``ArmMembers``. Raises ValueError as ``ArmMembers`` does, and for
+    Memory and cost of folds: s^2 times those of ``ArmMembers``. Raises ValueError as ``ArmMembers`` does, and for
     numbers out of range.
 
-    Source: cycles as states that turn (Solin & Sarkka 2014, section 3), here in coordinates that turn with them.
+    Source: cycles as rotating states (Solin & Sarkka 2014, section 3), here in coordinates that rotate with them.
     """
 
     has_cycles = True
@@ -114,7 +114,7 @@ class CyclicMembers(RecursiveMembers):
         self._amplitude: Tensor
         self._rates: Tensor
         self.periods, self.harmonics, self._waves = tuple(map(float, periods)), tuple(harmonics), waves
-        self.turned: float | None = None  # where in the cycles the latest observation was
+        self.turned: float | None = None  # u of the latest observation
 
     def waves(self, time: Time | None) -> Tensor:
         """cos(w_1 u), sin(w_1 u), cos(w_2 u), ...: (2 J,)."""
@@ -144,7 +144,7 @@ class CyclicMembers(RecursiveMembers):
             self.turned = time[1] if isinstance(time, tuple) else time
 
     def passing(self, rate: Tensor, gap: float | Tensor) -> Tensor:  # type: ignore[override]
-        """Each number fades by its own rate: (1 - eps)^{gap / 2} and (1 - delta)^{gap / 2}."""
+        """F, diagonal: (1 - eps)^{gap / 2}, and (1 - delta)^{gap / 2} for the cycles."""
         gap = gap.unsqueeze(-1) if isinstance(gap, Tensor) else gap
         rates = self._rates.reshape(-1, *[1] * (rate.dim() - 1), self.states)
         return torch.diag_embed((1 - rates) ** (gap / 2))
@@ -173,7 +173,7 @@ class CyclicMembers(RecursiveMembers):
         return rows * d.unsqueeze(-1) * d.unsqueeze(-2)
 
     def grow_from(self, small: RecursiveMembers) -> None:  # type: ignore[override]
-        """Take over what ``small`` learned, a model built like these members over the first of these arms."""
+        """Take what ``small`` has learned, members built like these over the first of these arms."""
         super().grow_from(small)
         self.turned = cast(CyclicMembers, small).turned
 
@@ -184,7 +184,7 @@ class CyclicMembers(RecursiveMembers):
 
 
 def _shares(name: str, value: Tensor | float, like: Tensor) -> Tensor:
-    """Numbers in [0, 1), one for each member, as ``like`` has."""
+    """Numbers in [0, 1), one for each member, in the shape of ``like``."""
     value = validation.numbers(name, value, like)
     validation.shape_is(name, value, value.shape in ((), like.shape), f"() or {tuple(like.shape)}")
     validation.require(bool(((value >= 0) & (value < 1)).all()), name, value, "in [0, 1)")
@@ -192,34 +192,34 @@ def _shares(name: str, value: Tensor | float, like: Tensor) -> Tensor:
 
 
 class LevelMembers(RecursiveMembers):
-    """P Gaussian processes over N arms, S replicates of each: the sum of a part for each arm and a common level:
+    """P Gaussian processes over N arms, S replicates of each, with a part f for each arm and a common level l:
 
         y = f(arm, t) + l(t) + noise,    Cov(f(i, t), f(j, t')) = K_ij (1 - eps)^{|t - t'| / 2},
         Cov(l(t), l(t')) = v (1 + r) e^{-r},    r = sqrt(3) |t - t'| / timescale,
 
-    so the kernel is K (x) k_time + 1 1^T (x) k_level. For example, l is the rise of all rewards by day and their fall
-    by night. Arms are compared by f alone.
+    so the kernel is K (x) k_time + 1 1^T (x) k_level. For example, all rewards rise by day and fall by night. Arms are
+    compared by f alone.
 
     This is the recursion of ``RecursiveMembers`` with s = 3 numbers for each arm, (f, l, l' timescale / sqrt(3)). Their
-    prior covariances are K, v 1 1^T and v 1 1^T, and an observation sees the first two: h = (1, 1, 0). F is block
-    diagonal, with (1 - eps)^{gap / 2} and the F of ``SmoothMembers``.
+    prior covariances are K, v 1 1^T and v 1 1^T, and an observation measures f + l: h = (1, 1, 0). F is block diagonal,
+    with (1 - eps)^{gap / 2} and the F of ``SmoothMembers``.
 
     ``at`` and ``rewards`` refer to f + l, the reward. ``marginals`` and ``covariance_with`` compare arms: they return
-    the mean of the lift f - f_control, and the covariance of f given the level at that time. Without the level f stays
-    uncertain, because the level may be higher and all arms lower. This uncertainty is common to all arms and does not
-    tell which arm is best; conditioning on l removes it.
+    the mean of the lift f - f_control, and variances and covariances of f given the level at that time. If the level is
+    unknown, it may be higher and all arms lower. This uncertainty is common to all arms and does not affect which arm
+    is best; conditioning on l removes it.
 
     Args:
-        arms, covariances, kernel, noise_variance, prior_mean, replicates: of ``ArmMembers``.
-        forgetting_rate: (P,) eps in [0, 1), of the arms' parts.
+        arms, covariances, kernel, noise_variance, prior_mean, replicates: as for ``ArmMembers``.
+        forgetting_rate: (P,) eps in [0, 1), of f.
         level_variance: (P,) v > 0.
         timescale: (P,) > 0.05, of the level.
-        control: the arm that lifts are over.
+        control: the arm with which lifts compare.
 
-    Cost: nine times the memory and the folds of ``ArmMembers``. Raises ValueError as ``ArmMembers`` does, and for
+    Memory and cost of folds: nine times those of ``ArmMembers``. Raises ValueError as ``ArmMembers`` does, and for
     numbers out of range.
 
-    Source: Kalman's filter over fixed places with a sum of kernels (Sarkka, Solin & Hartikainen 2013, section 4); the
+    Source: the Kalman filter over fixed places with a sum of kernels (Sarkka, Solin & Hartikainen 2013, section 4); the
     dense solution of the same equations agrees with it (tests). The comparison of arms is ours.
     """
 
@@ -295,8 +295,7 @@ class LevelMembers(RecursiveMembers):
     # -- predicting ------------------------------------------------------------------------------------
 
     def rewards(self, time: Time | None = None) -> tuple[Tensor, Tensor]:
-        """Mean and variance of every arm's expected reward, including the level, at ``time`` (default: now): (S, P,
-        N)."""
+        """Mean and variance of f + l for every arm at ``time`` (default: now), (S, P, N) each."""
         return super().marginals(time)
 
     def level(self, time: Time | None = None) -> Tensor:
@@ -304,7 +303,7 @@ class LevelMembers(RecursiveMembers):
         return (self._frame_at(time)[:, 1, 1:] * self.mean[:, :, 1:, 0]).sum(-1)
 
     def marginals(self, time: Time | None = None) -> tuple[Tensor, Tensor]:
-        """Mean of every arm's lift over the control, and variance of its part given the level at ``time``."""
+        """Mean of every arm's lift over the control, and variance of its f given the level at ``time``."""
         g = self._frame_at(time)[:, :1, 0]
         mean = self.prior_mean + g * self.mean[:, :, 0]
         shared, unsure = self._with_level(time)
@@ -313,7 +312,7 @@ class LevelMembers(RecursiveMembers):
         return lift, torch.maximum(variance, torch.finfo(variance.dtype).eps * self._variance_of_f)
 
     def covariance_with(self, arm: Tensor, time: Time | None = None) -> Tensor:
-        """Posterior covariance of every arm's part with that of one arm per replicate, ``arm`` (S,), given the level at
+        """Posterior covariance of every arm's f with f of one arm per replicate, ``arm`` (S,), given the level at
         ``time``: (S, P, N)."""
         g = pad(self._frame_at(time)[:, :1, 0], (0, 2))
         row = self._prior_row(arm)
@@ -322,7 +321,7 @@ class LevelMembers(RecursiveMembers):
         return row - g[:, :1] * self._learned_of(arm, row, g)[:, :, 0] - of_arm * shared / unsure
 
     def _with_level(self, time: Time | None) -> tuple[Tensor, Tensor]:
-        """Covariance of every arm's part with the level, and the variance of the level, (S, P, N) each."""
+        """Covariance of every arm's f with the level, and the variance of the level, (S, P, N) each."""
         frame = self._frame_at(time)
         g, (u, w) = frame[:, :1, 0], frame[:, 1, 1:].unsqueeze(-1).unbind(1)
         _, fl, fd, ll, ld, dd = self.reduction.unbind(2)
@@ -332,8 +331,8 @@ class LevelMembers(RecursiveMembers):
     # -- learning --------------------------------------------------------------------------------------
 
     def forget_level(self, where: Tensor) -> None:
-        """Return the level to its prior in the members with ``where`` (S, P) True, because it has jumped; the posterior
-        of the arms' parts stays."""
+        """Return the level to its prior in the members with ``where`` (S, P) True, because it has jumped. The posterior
+        of f stays."""
         run, member = where.nonzero(as_tuple=True)
         n = self.rows.shape[-1] // 3
         self.mean[run, member, 1:] = 0.0
@@ -361,13 +360,13 @@ class LevelMembers(RecursiveMembers):
 
 
 class StackedMembers(MembersOverArms):
-    """The members of several models, one model after the other: for example ``ArmMembers``, then ``SmoothMembers``.
+    """The members of several models in one model: for example ``ArmMembers``, then ``SmoothMembers``.
 
     Args:
-        parts: models over the same arms, of the same replicates.
+        parts: ``RecursiveMembers`` over the same arms, with equal ``replicates``; no ``LevelMembers``.
 
-    Cost: the sum of the parts' costs. Source: that of its parts; the combination is ours.
-    Raises ValueError for parts that do not fit each other, and without a part.
+    Cost: the sum of the parts' costs. Source: see the parts; the combination is ours.
+    Raises ValueError for parts of other kinds, of other arms or replicates than the first, and without a part.
     """
 
     def __init__(self, parts: Sequence[RecursiveMembers]) -> None:
@@ -379,7 +378,7 @@ class StackedMembers(MembersOverArms):
             validation.instance("parts", part, RecursiveMembers, expected)
             validation.require(not isinstance(part, LevelMembers), "parts", part, expected)
             fits = part.replicates == parts[0].replicates and torch.equal(part.arms, parts[0].arms)
-            validation.require(fits, "parts", part, "models over the same arms, of the same replicates")
+            validation.require(fits, "parts", part, "models over the same arms, with equal replicates")
         self.stacked = torch.nn.ModuleList(parts)
         self.replicates = parts[0].replicates
         self.has_cycles = any(part.has_cycles for part in parts)
@@ -392,7 +391,7 @@ class StackedMembers(MembersOverArms):
 
     @property
     def parts(self) -> tuple[RecursiveMembers, ...]:
-        """The parts that have a recursion of their own, in the order of their members."""
+        """The ``RecursiveMembers`` that it consists of, in order."""
         return tuple(self.stacked)  # type: ignore[arg-type]
 
     @property
@@ -449,7 +448,7 @@ class StackedMembers(MembersOverArms):
             part.condition_mean(here, arms, times, own)
 
     def grow_from(self, small: StackedMembers) -> None:  # type: ignore[override]
-        """Take over what ``small`` learned, a model of the same kinds of members over the first of these arms."""
+        """Take what ``small`` has learned, stacked members of the same kinds over the first of these arms."""
         for part, other in zip(self.parts, small.parts, strict=True):
             part.grow_from(other)
 
