@@ -104,7 +104,7 @@ def test_observations_conditioned_on_have_the_noise_they_came_with():
         torch.testing.assert_close(posterior.mean[:, 0, 0], k @ torch.linalg.solve(K, y), rtol=0, atol=1e-9)
         variance = 1 - (k @ torch.linalg.solve(K, k.T)).diagonal()
         torch.testing.assert_close(posterior.variance[:, 0, 0], variance, rtol=0, atol=1e-9)
-    with pytest.raises(ValueError, match="noise_variance alone"):
+    with pytest.raises(ValueError, match="must be one whose observations all have its noise_variance"):
         copy.rebuild()
     plain = model.condition_on_observations(X, X[:, 1:], noise=torch.full((3, 1), 0.1, dtype=torch.float64))
     same = model.condition_on_observations(X, X[:, 1:])

@@ -153,7 +153,7 @@ def test_every_problem_and_policy_has_a_line():
     output = call("list").output
     words = " ".join(output.split())
     assert "switching Gaussian-process draws that are replaced" in words
-    assert "random Uniformly random arms: the baseline of every race." in words
+    assert "random Uniformly random arms or points: the baseline of every race." in words
     begins = {line.split(maxsplit=1)[0]: line for line in output.splitlines() if line and line[0] != " "}
     assert begins.keys() >= problems.PROBLEMS.keys() | recipes.RECIPES.keys()
     assert all(" " in line for line in begins.values())

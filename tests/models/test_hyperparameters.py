@@ -481,8 +481,16 @@ def test_rewards_with_noise_of_their_own_are_refused_with_nothing_changed():
     points = points.condition_on_observations(X[:2], torch.rand(2, 1).double(), noise=half.expand(2, 1))
     for model, refused, match in (
         (arms, lambda: fit_hyperparameters(arms, [0, 1], data={0: (X, torch.rand(6).double())}), "single"),
-        (points, lambda: fit_hyperparameters(points, [0]), "noise_variance alone"),
-        (points, lambda: points.adopt(half, half), "noise_variance alone"),
+        (
+            points,
+            lambda: fit_hyperparameters(points, [0]),
+            "must be one whose observations all have its noise_variance",
+        ),
+        (
+            points,
+            lambda: points.adopt(half, half),
+            "must be one whose observations all have its noise_variance",
+        ),
     ):
         tensors = dict(model.named_parameters()) | dict(model.named_buffers())
         before = {name: tensor.detach().clone() for name, tensor in tensors.items()}
