@@ -120,6 +120,13 @@ def test_columns_that_tell_the_time_are_no_arms(name, cells, tmp_path):
     assert read(tmp_path, text, rewards=[name, "a"]).arm_names == (name, "a")
 
 
+@pytest.mark.parametrize("monday", [0, 1])
+def test_weekdays_under_any_name_are_no_arms(monday, tmp_path):
+    days = pd.date_range("2024-01-03", periods=14)
+    with pytest.raises(ValueError, match="rewards must be given, as 'x' may tell the time"):
+        read(tmp_path, rows(("time", days), ("x", days.day_of_week + monday)))
+
+
 def test_durations_count_seconds_and_have_no_weekdays(tmp_path):
     days = pd.to_timedelta(np.arange(14), unit="D")
     agrees = [(n + 3) % 7 for n in range(14)]  # with the weekday of a date so many days after 1970 began
