@@ -512,7 +512,7 @@ class UnderContexts(WrappingPolicy):
 
     def _over(self, policy: Policy, arms: Tensor, context_dim: int) -> None:
         self._around(policy)
-        validation.finite_tensor("arms", arms)
+        validation.rewards("arms", arms)  # squares of distances must be finite, too
         validation.shape_is("arms", arms, arms.dim() == 2, "(N, d)")
         self.arms, self.context_dim = arms, validation.positive_integer("context_dim", context_dim)
         self.num_arms, self.dim = len(arms), 0

@@ -8,6 +8,7 @@ import torch
 from bandits_torch import ArmContext, Domain, recipes
 from bandits_torch.policies import Observation
 from bandits_torch.recipes.averaging import auto_over_points
+from tests.reference.kernels import rbf
 
 S, STEPS = 2, 18
 BOX = Domain(torch.tensor([[-1.0, 0.0], [3.0, 2.0]]).double())
@@ -124,6 +125,17 @@ def test_huge_rewards_before_ordinary_ones_leave_no_nan(way, first):
     assert all(
         value.isfinite().all() for value in (*predicted(way, policy), *believed(policy).values(), chosen)
     )
+
+
+@pytest.mark.parametrize("name", ["tv_gp_ucb", "cgp_ucb"])
+@pytest.mark.parametrize(("dtype", "most"), [(torch.float64, 1e140), (torch.float32, 1e12)])
+def test_features_too_large_for_squares_of_distances_are_refused(name, dtype, most):
+    """Two such arms had no posterior mean, only NaN."""
+    arms = torch.tensor([[1.0], [0.5 * most], [-0.9 * most]], dtype=dtype)
+    policy = getattr(recipes, name)(arms, rbf(0.2), 0.01)
+    assert policy.choose(0.0, ArmContext(features=arms) if name == "cgp_ucb" else None).arm.shape == (1,)
+    with pytest.raises(ValueError, match=r"arms must be at most 1e\+1.* in size"):
+        getattr(recipes, name)(1e13 * arms, rbf(0.2), 0.01)
 
 
 def test_a_deviation_is_known_where_its_square_is_not():

@@ -30,7 +30,8 @@ def features_of(arms: Tensor | int, dtype: torch.dtype | None, device: torch.dev
     validation.tensor("arms", arms)
     validation.shape_is("arms", arms, arms.dim() >= 2 and arms.shape[-2] >= 1, "(*batch, N, d) with N >= 1")
     dtype = dtype or (arms.dtype if arms.is_floating_point() else torch.float64)
-    return validation.finite_tensor("arms", arms.detach().to(dtype=dtype, device=device, copy=True))
+    # Squares of distances must be finite, too.
+    return validation.rewards("arms", arms.detach().to(dtype=dtype, device=device, copy=True))
 
 
 def split(X: Tensor, num_arms: int, drifts: bool, fewest: int = 1) -> tuple[Tensor, Tensor | None]:

@@ -74,7 +74,7 @@ class ContextualArms(ArmsUnderContext, ListedArms):
     """
 
     def __init__(self, model: OnlineModel, arms: Tensor, context_dim: int = 0) -> None:
-        validation.finite_tensor("choices", arms)
+        validation.rewards("choices", arms)  # squares of distances must be finite, too
         validation.shape_is("choices", arms, arms.dim() == 2, "(N, d)")
         super().__init__(model, arms)
         self.context_dim = validation.natural("context_dim", context_dim)
@@ -211,7 +211,7 @@ class ListedContexts(ArmsUnderContext, ModelArms):
     """
 
     def __init__(self, model: ArmModel, arms: Tensor, contexts: Tensor) -> None:
-        validation.finite_tensor("choices", arms)
+        validation.rewards("choices", arms)  # squares of distances must be finite, too
         validation.shape_is("choices", arms, arms.dim() == 2, "(N, d)")
         check_contexts(contexts.to(arms))
         super().__init__(model)
