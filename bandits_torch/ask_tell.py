@@ -187,6 +187,7 @@ class AskTell(Watched, Described):
             names = border.checked_names(choices, len(cast(Sequence[str], choices)))
             choices = len(names)
         elif isinstance(choices, Mapping):
+            validation.require(len(choices) > 0, "choices", dict(choices), "of one setting or more")
             settings = Settings(choices)
             space = settings.space
             if knowledge.get("search") is None:

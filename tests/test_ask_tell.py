@@ -273,6 +273,8 @@ def test_auto_is_told_what_the_recipe_can_be_told():
         AskTell.auto(5, kernle=torch.eye(5))
     with pytest.raises(ValueError, match="arms must be an integer >= 1, got 0"):
         AskTell.auto(0)
+    with pytest.raises(ValueError, match="choices must be of one setting or more, got"):
+        AskTell.auto({})
 
 
 @pytest.mark.parametrize("choices", [2.5, "north", np.int64(3), np.eye(3), [[0.1], [0.2]]], ids=repr)

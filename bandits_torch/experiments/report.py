@@ -38,14 +38,22 @@ def write_report(
         directory: created if missing; files of these names are replaced.
         histories: by policy.
         random: (R, T) expected regret of the random policy (``random_regret``).
-        settings: plain values added at the top level of ``run.json``.
+        settings: plain values, without NaN and infinity, added at the top level of ``run.json``.
         page: the text of ``report.html`` (``page.page``); None: that file is not written.
 
     Returns the paths written. In ``run.json``, ``results`` holds for every policy its ``mean_cumulative_regret``,
     ``standard_error`` (null for one replicate or identical ones), ``ms_per_step``, ``wall_seconds``, and for each
     replicate the ``cumulative_regret`` and a list of the ``arms`` pulled; ``references`` holds the mean cumulative
     regret of the random policy and of the oracle.
+
+    Raises ValueError for settings that JSON cannot hold; then nothing is written.
     """
+    try:
+        _json(settings)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"settings must be plain values, without NaN and infinity, got {settings!r}"
+        ) from error
     results = {
         name: {
             "mean_cumulative_regret": history.mean_cumulative_regret,

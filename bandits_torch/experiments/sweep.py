@@ -240,8 +240,14 @@ class Starts:
     steps: int
 
     def of_whole(self, regret: Tensor) -> Tensor:
-        """(K,) mean regret per step on the same stretches, from the regret (S, T) of one play of the whole record."""
+        """(K,) mean regret per step on the same stretches, from the regret (S, T) of one play of the whole record.
+
+        Raises ValueError for a play that ends before the last stretch does.
+        """
         K = len(self.random)
+        validation.of_shape("regret", regret, ("S", "T"))
+        shape = f"(S, T) with T >= {K * self.steps}, the end of the last stretch"
+        validation.shape_is("regret", regret, regret.shape[1] >= K * self.steps, shape)
         return regret[:, : K * self.steps].mean(0).reshape(K, self.steps).mean(-1)
 
 

@@ -183,7 +183,8 @@ def plot_regret(
     Args:
         histories: by label of the line; or a single one.
         ax: axes to draw on; None: a new figure.
-        random: (R, T) expected regret of the random policy (``random_regret``), drawn as a dotted reference.
+        random: (R, T) expected regret of the random policy (``random_regret``), drawn as a dotted reference; T is the
+            horizon of the longest history.
         labels: whether to write names beside the lines.
 
     Each line is labelled at its end with its name and final value. A single replicate has no band. Lines that end above
@@ -197,7 +198,8 @@ def plot_regret(
     look = looks(shown)
     lines = [_draw_total(ax, name, history.cumulative_regret, *look[name]) for name, history in shown.items()]
     if random is not None:
-        validation.of_shape("random", random, ("R", "T"))
+        longest = max(history.horizon for history in shown.values())
+        validation.of_shape("random", random, ("R", longest), note=", as long as the longest history")
         cumulative = random.cumsum(-1).mean(0, keepdim=True)
         lines.append(_draw_total(ax, "random (expected)", cumulative, GREY, (0, (1, 1.5))))
     usual = [line for line in lines if line.end <= _OFF_SCALE * np.median([line.end for line in lines])]
