@@ -80,15 +80,9 @@ class LookingAgain(Described, HasState):
         none = self.at_once and math.floor(turns * before) == math.floor(turns * now)
         return math.inf if none else self.every * now
 
-    def overdue(
-        self, mean: Tensor, weights: Tensor, tau: float | Tensor, available: Tensor | None = None
-    ) -> Tensor:
-        """Ratios of clocks to deadlines, (S, N), for posterior means (S, N), weights (S, P) and this ``tau``: an arm is
-        due from 1 on; 0 if it is not settled. Gaps are to the best of the ``available`` arms, and g is their mean."""
-        return self.settled(weights) * self._late(mean, tau, available)
-
     def _late(self, mean: Tensor, tau: float | Tensor, available: Tensor | None) -> Tensor:
-        """``overdue`` as if all arms were settled."""
+        """Ratios of clocks to deadlines, (S, N), as if all arms were settled, for posterior means (S, N) and this
+        ``tau``: an arm is due from 1 on. Gaps are to the best of the ``available`` arms, and g is their mean."""
         if available is None:
             gap = mean.amax(-1, keepdim=True) - mean
             usual = gap.mean(-1, keepdim=True)
