@@ -208,7 +208,8 @@ class MixedSearch(PointSearch):
     Attributes:
         space: the space of the points.
 
-    Cost: two searches, and an evaluation of every neighbour for each move.
+    Cost: two searches (under constraints one more for each replicate after the first), and an evaluation of every
+    neighbour for each move.
     """
 
     space: Space = field(default_factory=lambda: Space({"x": Axis()}))
@@ -251,16 +252,21 @@ class MixedSearch(PointSearch):
             if not bool((better > values).any()):
                 break
             points, values = moved, better
-        given = {
-            column: points[:, column] if replicates > 1 else float(points[0, column])
-            for name in discrete
-            for column in range(self.space.dim)[self.space.columns[name]]
-        }
-        given = dict(domain.fixed_features) | given
-        if len(given) == self.space.dim:
+        columns = [k for name in discrete for k in range(self.space.dim)[self.space.columns[name]]]
+        if len({*columns, *domain.fixed_features}) == self.space.dim:
             return points, values
-        rest = Domain(domain.bounds, domain.inequality_constraints, given)
-        return super().maximise(acquisition, rest, **about, starts=points.unsqueeze(1), seed=seed)
+        search, about = super().maximise, about | {"starts": points.unsqueeze(1), "seed": seed}
+
+        def with_fixed(given: dict[int, Any]) -> tuple[Tensor, Tensor]:
+            fixed = {**domain.fixed_features, **given}
+            return search(acquisition, Domain(domain.bounds, domain.inequality_constraints, fixed), **about)
+
+        if replicates > 1 and not domain.inequality_constraints:
+            return with_fixed({k: points[:, k] for k in columns})
+        # Under constraints all replicates must have the same fixed values: search with those of each in turn.
+        each = [with_fixed({k: float(point[k]) for k in columns}) for point in points]
+        every = range(replicates)
+        return torch.stack([each[s][0][s] for s in every]), torch.stack([each[s][1][s] for s in every])
 
 
 def policy_over(

@@ -8,6 +8,7 @@ import torch
 from botorch.acquisition import AnalyticAcquisitionFunction
 from botorch.utils.testing import MockModel, MockPosterior
 
+from bandits_torch.domain import Domain
 from bandits_torch.mixed_points import Axis, MixedSearch, Space
 
 AXES = {
@@ -122,6 +123,20 @@ def test_replicates_are_searched_apart():
     for k in range(2):
         alone, _ = search.maximise(Hill(tops[k : k + 1]), space.domain())
         torch.testing.assert_close(together[k], alone[0], atol=1e-5, rtol=0)
+
+
+def test_replicates_with_other_values_are_searched_under_constraints():
+    """Constraints allow only one fixed value for all replicates, so each is searched with its own."""
+    space = Space({"n": Axis(0.0, 4.0, step=1.0), "x": Axis(), "y": Axis()})
+    domain = Domain(space.domain().bounds, [(torch.tensor([1, 2]), -torch.ones(2).double(), -1.0)])
+    tops = torch.tensor([[0.1, 0.9, 0.9], [0.9, 0.2, 0.3]]).double()
+    search = MixedSearch(space=space)
+    together, values = search.maximise(Hill(tops, batched=True), domain, replicates=2)
+    assert space.decode(together[0])["n"] != space.decode(together[1])["n"]
+    for k in range(2):
+        alone, value = search.maximise(Hill(tops[k : k + 1]), domain)
+        torch.testing.assert_close(together[k], alone[0], atol=1e-4, rtol=0)
+        torch.testing.assert_close(values[k], value[0], atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize(
