@@ -94,7 +94,7 @@ def numbers(name: str, cells: pd.Series, mark: str = ".") -> np.ndarray:
         cell = cells.iloc[row]
         advice = f"{_ADVICE}; time_column= names the times, decimal= the mark, "
         if is_word(cell):
-            advice = f"missing={cell.strip()!r} if such a cell holds nothing; "
+            advice = f"missing={cell.strip()!r} if this word marks missing rewards; "
         raise ValueError(
             f"row {row + 1}, column {name!r} must be a number or empty, got {cell!r} ({advice}rewards= names the "
             "columns that are arms)"
@@ -154,7 +154,7 @@ def called_like_time(names: Iterable[str]) -> str | None:
 
 def _at_most_one(found: list[str]) -> str | None:
     if len(found) > 1:
-        raise ValueError(f"time_column must be given, as {', '.join(map(repr, found))} may hold the times")
+        raise ValueError(f"time_column must be given: {', '.join(map(repr, found))} may hold the times")
     return found[0] if found else None
 
 
@@ -179,7 +179,7 @@ def find_time(frame: pd.DataFrame, asked: str | None, mark: str) -> str | None:
         counts = False
     if not counts:
         raise ValueError(
-            "time_column must be given: the first column has no name and does not count; "
+            "time_column must be given: the first column has no name and does not increase; "
             "time_column=None leaves it out"
         )
     return ""
@@ -308,7 +308,7 @@ _BINARY = {
     b"PAR1": "Parquet: name it .parquet",
     b"\xd0\xcf\x11\xe0": "an old Excel workbook: save it as CSV",
 }
-_NUL = "path must be a text file without NUL characters, got {!r} (encoding='utf-16-le' may be what it is in)"
+_NUL = "path must be a text file without NUL characters, got {!r} (its encoding= may be 'utf-16-le')"
 _SEPARATORS = (";", "\t", "|", ",")  # the comma last: it may be a decimal mark between other separators
 _SAMPLE = 1 << 16  # characters
 _SHOWN = 8  # names listed in a message
@@ -369,7 +369,7 @@ def read_frame(
     validation.require(frame.shape[1] > 0, "path", str(path), "a table with a column that is not ignored")
     if mark is None:
         raise ValueError(
-            "decimal must be '.' or ',', got None: the table's numbers can be read either way, as 1.234 may be 1234"
+            "decimal must be '.' or ',', got None: the table's numbers are ambiguous, for example 1.234 may be 1234"
         )
     return frame, time_column, mark
 
@@ -545,11 +545,11 @@ def _checked(
             next(opened)
         for row, found in enumerate(filter(None, _widths(file, opened, separator)), start=1 - named):
             if found != width:
-                title = "; a title above the header must go" if width == 1 and row == 1 else ""
-                end = "; a separator at the end of the line must go" if found == width + 1 else ""
+                title = "; remove a title above the header" if width == 1 and row == 1 else ""
+                end = "; remove a separator at the end of the line" if found == width + 1 else ""
                 raise ValueError(
-                    f"row {row} must have {width} cells, as the header has, got {found} (separator= tells what "
-                    f"separates{title or end})"
+                    f"row {row} must have {width} cells, like the header, got {found} (separator= names the character "
+                    f"between cells{title or end})"
                 )
         plain = opened.newlines in (None, "\n", "\r\n")
     return file if plain else file.read_text(encoding)

@@ -78,7 +78,7 @@ def refuse_calendar(names: list[str], values: np.ndarray, dates: np.ndarray | No
     if found:
         found = list(dict.fromkeys(found))
         raise ValueError(
-            f"rewards must be given, as {', '.join(map(repr, found))} may tell the time rather than be an arm: "
+            f"rewards must be given: {', '.join(map(repr, found))} may be a field of the date instead of an arm; "
             f"ignore={','.join(found)} leaves it out; if it is an arm, rewards= names it with the others"
         )
 
@@ -93,9 +93,9 @@ def refuse_names_of_arms(names: list[str], values: np.ndarray) -> None:
     ]
     if 0 < len(found) < len(names):
         raise ValueError(
-            f"rewards must be given, as {', '.join(map(repr, found))} may name something rather than be an arm: "
-            f"ignore={','.join(found)} leaves it out; in a log of pulls, arm={found[0]} of `look` and `value` says "
-            "which arm was pulled; if it is an arm, rewards= names it with the others"
+            f"rewards must be given: {', '.join(map(repr, found))} may be a name or number of something instead of an "
+            f"arm; ignore={','.join(found)} leaves it out; in a log of pulls, arm={found[0]} of `look` and `value` "
+            "names the column of the arm pulled; if it is an arm, rewards= names it with the others"
         )
 
 
@@ -107,10 +107,10 @@ def refuse_settings(names: list[str]) -> None:
     ]
     if len(found) == 1 < len(names):
         raise ValueError(
-            f"rewards must be given, as {found[0]!r} beside {some([name for name in names if name != found[0]], 3)} "
-            "looks like a row for each trial, with its settings and its reward: a table of arms has a column with the "
-            "rewards of each arm. `AskTell.auto` plays settings from their ranges; if all columns are arms, rewards= "
-            "names them"
+            f"rewards must be given: {found[0]!r} beside {some([name for name in names if name != found[0]], 3)} "
+            "looks like a row for each trial, with its settings and its reward, but a table of arms has a column with "
+            "the rewards of each arm. `AskTell.auto` plays settings from their ranges; if all columns are arms, "
+            "rewards= names them"
         )
 
 
@@ -151,7 +151,7 @@ def refuse_counters(names: list[str], values: np.ndarray, time: str | None, aske
             counts = f"column {name!r} counts, or only grows or falls from row to row"
             if asked_for:
                 advice = "rewards= names the columns that are arms"
-                raise ValueError(f"rewards must be given, as {counts} beside the times {time!r}: {advice}")
+                raise ValueError(f"rewards must be given: {counts} beside the times {time!r}; {advice}")
             raise ValueError(
                 f"time_column must be given: {counts}, so that it may be the times: time_column={name!r} if so; "
                 "rewards= with the arms' names, or time_column=None, if it is an arm"
@@ -173,10 +173,10 @@ def refuse_log(rewards: np.ndarray) -> None:
     most_alone = 2 * alone > len(seen)
     said = f"only one of the {arms} arms has" if most_alone else f"fewer than half of the {arms} arms have"
     raise ValueError(
-        f"missing must be given, as the table looks like a log of pulls: at {alone if most_alone else few} of "
+        f"missing must be given, because the table looks like a log of pulls: at {alone if most_alone else few} of "
         f"{len(seen)} times {said} a reward, and what the others would have paid is not known; missing='unavailable' "
-        "if an arm without a reward could not be pulled then, missing='forward-fill' if its last reward still held; "
-        "`bandits-torch value` takes a log"
+        "if an arm without a reward could not be pulled then, missing='forward-fill' if its last reward was still "
+        "valid; `bandits-torch value` takes a log"
     )
 
 
@@ -454,8 +454,8 @@ def _wide_table(
     lower = {name.strip().lower() for name in frame.columns}
     if asked is None and "reward" in lower and lower & LOGGED:
         raise ValueError(
-            f"long must be given, as the columns {some(list(frame.columns))} look like one row per reward: long=True "
-            "if so, rewards= with the arms' names if not"
+            f"long must be given: the columns {some(list(frame.columns))} look like one row per reward; long=True if "
+            "so, otherwise rewards= names the arms"
         )
     time = find_time(frame, time_column, mark)
     notes = []
@@ -468,7 +468,7 @@ def _wide_table(
         if name not in frame.columns:
             raise ValueError(unknown_name("rewards", name, others))
     validation.require("" not in names, "rewards", names, "named columns; give the one without a name a name")
-    expected = "at least two columns, one per arm (separator= tells what separates)"
+    expected = "at least two columns, one per arm (separator= names the character between cells)"
     validation.require(len(names) >= 2, "rewards", names, expected)
     clock = None if time is None else read_times(time, frame[time], mark)
     rewards = missing.in_numbers(_rewards(names, frame, mark))

@@ -114,7 +114,7 @@ CALENDAR = [
 @pytest.mark.parametrize(("name", "cells"), CALENDAR)
 def test_columns_that_tell_the_time_are_no_arms(name, cells, tmp_path):
     text = rows(("time", HOURS), (name, cells))
-    with pytest.raises(ValueError, match=f"rewards must be given, as '{name}' may tell the time"):
+    with pytest.raises(ValueError, match=f"rewards must be given: '{name}' may be a field of the date"):
         read(tmp_path, text)
     assert read(tmp_path, text, rewards="a,b,c").arm_names == ("a", "b", "c")
     assert read(tmp_path, text, rewards=[name, "a"]).arm_names == (name, "a")
@@ -134,7 +134,7 @@ def test_durations_count_seconds_and_have_no_weekdays(tmp_path):
     assert table.in_seconds
     assert table.times[1] == 86400
     assert table.notes[0] == "times: 'time', seconds, from durations"
-    with pytest.raises(ValueError, match="'a' may tell the time"):
+    with pytest.raises(ValueError, match="'a' may be a field of the date"):
         parquet(
             tmp_path,
             pd.DataFrame({"time": pd.Timestamp("1970-01-01") + days, "a": agrees, "b": VALUES[:, 0]}),
@@ -157,7 +157,7 @@ def test_a_column_that_names_what_was_pulled_is_no_arm(name, tmp_path):
     numbers = [101 + n % 3 for n in range(14)]
     text = rows(("time", HOURS), (name, numbers))
     with pytest.raises(
-        ValueError, match=rf"rewards must be given, as '{name}' may name .* arm={name} of `look`"
+        ValueError, match=rf"rewards must be given: '{name}' may be a name .* arm={name} of `look`"
     ):
         read(tmp_path, text)
     assert read(tmp_path, text, rewards=[name, "a"]).arm_names == (name, "a")
@@ -175,7 +175,7 @@ def test_arms_that_are_all_called_variants_are_arms(tmp_path):
 
 
 def test_an_hour_without_times_is_no_arm_but_binary_and_constant_arms_are(tmp_path):
-    with pytest.raises(ValueError, match="rewards must be given, as 'hour'"):
+    with pytest.raises(ValueError, match="rewards must be given: 'hour'"):
         read(tmp_path, rows(("hour", HOURS.hour)))
     days = pd.date_range("2024-01-01", periods=6)
     values = [[1, 0, n % 2] for n in range(6)]  # the first is the month, by chance
@@ -184,7 +184,7 @@ def test_an_hour_without_times_is_no_arm_but_binary_and_constant_arms_are(tmp_pa
 
 def test_a_counter_beside_named_times_is_no_arm(tmp_path):
     text = rows(("Unnamed: 0", range(14)), ("date", HOURS))
-    with pytest.raises(ValueError, match="rewards must be given, as column 'Unnamed: 0' counts"):
+    with pytest.raises(ValueError, match="rewards must be given: column 'Unnamed: 0' counts"):
         read(tmp_path, text, time_column="date")
     assert read(tmp_path, text, time_column="date", rewards="a,c").arm_names == ("a", "c")
 
@@ -275,8 +275,8 @@ HINTS = [
         rows(("time", HOURS), ("end", HOURS.strftime("%Y-%m-%dT%H:%M"))),
         "column 'end'.*T00:00' .*time_column= names",
     ),
-    ("a,b\n1,2,\n2,3,\n", "a separator at the end of the line must go"),
-    ("Report\na,b\n1,2\n", "a title above the header must go"),
+    ("a,b\n1,2,\n2,3,\n", "remove a separator at the end of the line"),
+    ("Report\na,b\n1,2\n", "remove a title above the header"),
     ("# made by hand\na,b\n1,2\n", "without comments, got '# made by hand'"),
     ("a,b\nTrue,1\nFalse,2\n", "got True .write numbers.*true as 1"),
     *((f"a,b\n{cell},1\n6,2\n", FORMS) for cell in ("€ 5", "5 %", "(5)", "١")),
@@ -289,7 +289,7 @@ HINTS = [
     ),
     (",result,_time,_value,host\n,0,1,3,a\n,0,1,4,b\n,0,2,1,a\n", "long=host,REWARD if it names the arm"),
     ("when,layout,revenue\n1,a,3\n1,b,4\n2,a,1\n2,b,2\n", "long=layout,revenue if it names the arm"),
-    ("time,arm,reward\n1,a,3\n1,b,4\n2,a,1\n2,b,2\n", "one row per reward: long=True if so"),
+    ("time,arm,reward\n1,a,3\n1,b,4\n2,a,1\n2,b,2\n", "one row per reward; long=True if so"),
 ]
 
 

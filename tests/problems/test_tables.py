@@ -103,7 +103,7 @@ def test_parquet_indexed_by_time_keeps_it(tmp_path: Path) -> None:
 NAN = float("nan")
 NO_ROWS, CELLS = (
     "path must be a table with a header and at least one row",
-    "row 1 must have 3 cells, as the header has, got",
+    "row 1 must have 3 cells, like the header, got",
 )
 TIMES = "time_column must be given"
 
