@@ -254,7 +254,7 @@ def test_a_log_that_cannot_be_is_refused(wrong, said):
 def test_a_pull_without_a_reward_is_named_with_what_to_do(tmp_path):
     (tmp_path / "log.csv").write_text("time,arm,reward\n1,a,2.5\n2,b,\n3,a,1.5\n")
     with pytest.raises(
-        ValueError, match=r"row 2, column 'reward' must not be empty \(leave out pulls whose reward"
+        ValueError, match=r"row 2, column 'reward' must not be empty \(leave out pulls of which"
     ):
         read_log(tmp_path / "log.csv")
 

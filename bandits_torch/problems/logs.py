@@ -316,7 +316,7 @@ def _log_of(
     for name in [*chosen[1:], *contexts]:
         if (row := empty_row(frame[name])) is not None:
             raise ValueError(
-                f"row {row}, column {name!r} must not be empty (leave out pulls whose reward is not known yet)"
+                f"row {row}, column {name!r} must not be empty (leave out pulls of which it is not known)"
             )
     pulled = [str(cell).strip() for cell in frame[of_arm]]
     lists = [] if of_lists is None else [_listed(cell) for cell in frame[of_lists]]
