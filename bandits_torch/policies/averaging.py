@@ -1,4 +1,4 @@
-"""Model averaging: UCB of a mixture of models, weighted by how well each predicts; also over arms under a context."""
+"""Model averaging: UCB of a mixture of models, weighted by how well each predicts; with or without contexts."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from bandits_torch.policies.sharing import FixedShare, effective_number, mixture
 from bandits_torch.policies.wrapping import WrappingPolicy
 from bandits_torch.state import HasState, only_where
 
-_FIRST_CHECK, _LONGEST = 8, 100  # observations to the first check, and at most between two
+_FIRST_CHECK, _LONGEST = 8, 100  # observations before the first check; most observations between two
 _WIDE_EVERY = 10  # observations
-TIE = 1e-9  # of the largest index over the mean one
-ROUNDINGS = 64  # of the largest index
-_FRESH = 2.0  # so many times sqrt(t + 1) arms are tried after t observations
+TIE = 1e-9  # share of (largest - mean index) within which indices tie
+ROUNDINGS = 64  # rounding errors of the largest index within which indices tie
+_FRESH = 2.0  # after t observations at least this times sqrt(t + 1) arms have been tried
 
 
 class _Units(NamedTuple):
@@ -51,44 +51,45 @@ class _Units(NamedTuple):
 
 
 class ModelAveraging(Policy):
-    """argmax over arms of m + width sqrt(v), m and v of the mixture of P models by their weights (``FixedShare``).
+    """Plays argmax over arms of m + width sqrt(v), with m and v the moments of a weighted mixture of P models.
 
-    Every member observes every reward. Members differ in the unknown quantities: kernel, noise, rate of change. Those
-    far behind start again from their prior.
+    Every member observes every reward, and ``FixedShare`` weighs the members. They differ in what is unknown: kernel,
+    noise, rate of change. Members far behind start again from their prior.
 
-    Checks: a wrong but confident member can keep the policy at an arm where all members predict equally well, so that
-    nothing refutes it. Therefore the policy sometimes (after 8 observations, then at intervals of half the number so
-    far, at most 100) plays the arm with the largest mu_p + width sigma_p under any member whose evidence,
-    ln(w_p / pi_p), is within ``plausible`` nats of the best. Even if all members are right, the width can be too small
-    to notice that an arm has risen: with ``wide`` every tenth choice uses at least this width.
+    Checks: a wrong but confident member can keep the policy at an arm at which all members predict equally well, so
+    that nothing refutes it. Therefore the policy sometimes plays the arm with the largest mu_p + width sigma_p under
+    any member whose evidence, ln(w_p / pi_p), is within ``plausible`` nats of the best: after 8 observations, then
+    after every half of the observations so far, at least 8 and at most 100. Even if all members are right, the width
+    can be too small to notice that an arm has risen: with ``wide`` every tenth choice uses at least this width.
 
-    Arms that are not played: with ``look_again`` a settled arm is played, whatever the members believe about it, if it
-    has not been examined for about ``look_again`` sqrt(t + 300) of t observations (``LookingAgain`` defines settled and
-    examined, and says which arms wait half or twice as long).
+    Arms that are not played: with ``look_again`` a settled arm is played, whatever the members believe about it, after
+    about ``look_again`` sqrt(t + 300) observations during which it was not examined, t the number so far.
+    ``LookingAgain`` defines settled and examined, and says which arms wait half or twice as long.
 
     The members with ``scale.learn_offset`` learn the origin and the unit of rewards: such a member predicts
     (y - o) / u (``RewardFrame``, ``FirstRewards``). An ``ArmGP`` keeps the first reward as its origin.
 
-    Outliers: from a reward in doubt (``RewardRange``) nothing is learned: members, weights and scales stay as they
-    were, and the arm does not count as tried. If it is high, the arm is played again at once.
+    Outliers: a reward in doubt (``RewardRange``) changes no member, weight or scale, and its arm does not count as
+    tried. If it is high, the arm is played again at once.
 
     Args:
         model: batch shape (S, P): an ``ArmGP`` (``arm_gp_over_priors``), or ``ArmMembers``, ``SmoothMembers`` or both,
             ``StackedMembers``; or ``LevelMembers``, all with a learned origin.
         sharing: the weights; default: equal prior weights and the defaults of ``FixedShare``.
-        scale: whether origin and unit are learned (``MemberScale``); default: both are known, 0 and 1.
+        scale: whether origin and unit are learned (``MemberScale``); default: they are known, 0 and 1.
         width: multiplies the mixture's standard deviation.
         plausible: nats; 0: no checks.
         wide: the least width at every tenth choice; 0: always ``width``.
-        try_all: after t observations at least 2 sqrt(t + 1) different arms have been played, in order, until all have.
-            Otherwise the index, whose scale comes from the others, may avoid them. For few or uncorrelated arms.
+        try_all: play arms that have not been played, in order, so that these are at least 2 sqrt(t + 1) after t
+            observations. Otherwise the index, whose scale comes from the others, may avoid some. For few or
+            uncorrelated arms.
         look_again: c of ``LookingAgain``; not for an ``ArmGP``. 0: never; an arm that becomes best while neither it nor
             a correlated arm is played may then never be found.
         at_once: of ``LookingAgain``.
         forgetting_rate: (P,) of the members, for the trace alone; default: those of the model.
         typical_gap: count time in typical gaps between observations (``TypicalClock``); False: in the model's unit.
 
-    Cost: a step of the model and O(S P N). Every step asks whether a member must be reset, so it waits for a GPU. An
+    Cost: a step of the model and O(S P N). Every step reads whether a member must be reset, so it waits for a GPU. An
     observation older than the latest is learned as if it were made now, but members with cycles use its own phase.
     ``trace``: effective_rate (the mean of the members' rates by weight), effective_members (exp of the weights'
     entropy), noise_scale (standard deviation of the noise, by weight), scale (sqrt of the factor of the covariances, by
@@ -103,7 +104,9 @@ class ModelAveraging(Policy):
     Raises ValueError for a model of another batch shape and parts that do not fit it.
     """
 
-    _pending_columns: list[Tensor] | None = None  # what each pending pull takes off the variances: u, (S, N)
+    _pending_columns: list[Tensor] | None = (
+        None  # u (S, N) of each pending pull, which lowers the variances by u^2
+    )
 
     needs_unit = "it learns the unit by itself"
 
@@ -162,15 +165,13 @@ class ModelAveraging(Policy):
         self._all_framed, self._some_framed = bool(self._framed.all()), bool(self._framed.any())
         self._mixed = self._some_framed and not self._all_framed
         known, expected = self.scale.strength > 0, 0.0
-        if bool(
-            known.any()
-        ):  # the range that members with a known unit expect: of prior means, and a deviation
+        if bool(known.any()):  # members of known unit expect the range of their prior means, plus a deviation
             with torch.no_grad():
                 mean, variance = (moment[:, known] for moment in model.marginals())
                 expected = float(mean.max() - mean.min() + variance.max().sqrt())
         self.range = RewardRange(noise, noise.new_zeros(self.replicates).long(), expected)
         self._first = FirstRewards(model, self.scale, self.frame)
-        # What a reward in doubt does not change.
+        # The parts that a reward in doubt does not change.
         self.judged: list[HasState] = [self.frame, self.scale, self.sharing, *filter(None, [self.looks])]
         self._begin()
 
@@ -204,8 +205,8 @@ class ModelAveraging(Policy):
 
     @torch.no_grad()
     def joint(self, time: float, arms: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The mixture's joint parts at arms (S, K), for comparing arms: weights (S, P), means (S, P, K) and covariances
-        (S, P, K, K). O(S P N K)."""
+        """The parts of the mixture's joint posterior at arms (S, K), for differences between arms: weights (S, P),
+        means (S, P, K) and covariances (S, P, K, K). O(S P N K)."""
         weights, (mean, _) = self.sharing.weights, self.members(time)
         at, now = arms.unsqueeze(-2).expand(-1, self.num_members, -1), self._at(time)
         columns = [self.model.covariance_with(arm, now).gather(-1, at) for arm in arms.unbind(-1)]
@@ -213,15 +214,15 @@ class ModelAveraging(Policy):
 
     @torch.no_grad()
     def choose(self, time: float, available: Tensor | None = None) -> Choice:
-        """The available arm of the largest m + width sqrt(v)."""
+        """The available arm with the largest m + width sqrt(v), unless it is time for a check, a new arm or a look."""
         if available is not None:
             self.choices.check_available(available)
         asked = self.asked(self.count + len(self._pending_columns or ()))
         return Choice(self.pick(self.members(time), asked, available))
 
     def asked(self, count: int) -> dict[str, float | bool]:
-        """Numbers on which the choice after ``count`` observations depends: its width; whether it is a check; the
-        number of tried arms up to which a new one is tried; how long an arm may go unexamined."""
+        """The numbers on which the choice after ``count`` observations depends: its width; whether it is a check; the
+        number of tried arms below which a new one is tried; how long an arm may go unexamined."""
         wide = count > 0 and count % _WIDE_EVERY == 0
         return {
             "width": max(self.width, self.wide) if wide else self.width,
@@ -237,8 +238,8 @@ class ModelAveraging(Policy):
         available: Tensor | None,
         again: bool = True,
     ) -> Tensor:
-        """The arms to play, (S,), given the members' moments (S, P, N) and what is ``asked``: numbers, or tensors.
-        ``again``: whether an arm may have to be played again because its reward was in doubt."""
+        """The arms to play, (S,), given the members' moments (S, P, N) and ``asked``, of numbers or tensors.
+        ``again``: whether arms whose reward is in doubt are played again."""
         width, check = asked["width"], asked["check"]
         weights = self.sharing.weights
         mean, variance = mixture_moments(weights, *members)
@@ -259,7 +260,7 @@ class ModelAveraging(Policy):
         return self._asked_again(arm, available) if again else arm
 
     def numbers_per_step(self, observations: int) -> int:
-        """A tenth of the members' covariances: a step passes over some rows, and now and then over all."""
+        """A tenth of the members' covariances: most steps read a few rows, and some read all."""
         return super().numbers_per_step(observations) * self.num_members // 10
 
     _expects = ("_pending_columns", "_pulled", "looks", "range")
@@ -269,8 +270,8 @@ class ModelAveraging(Policy):
 
         With the mixture's covariance K(x, y) = sum_p w_p (C_p(x, y) + (mu_p(x) - m(x)) (mu_p(y) - m(y))) and its noise
         L, a pull of arm i leaves K(x, y) - K(x, i) K(i, y) / (K(i, i) + L): the reward of i will also reduce the
-        members' disagreement. Mean and weights do not change. The next check counts pending pulls, and they examine
-        arms. O(S P N) each.
+        members' disagreement. Mean and weights do not change. Pending pulls count as observations for the next check,
+        as plays of their arms and as examinations. O(S P N) each.
         """
         weights, scale = self.sharing.weights, self._factors()
         mean, _ = self.members(time)
@@ -288,20 +289,20 @@ class ModelAveraging(Policy):
         self.range.latest = torch.zeros_like(self.range.latest)
 
     def _asked_again(self, arm: Tensor, available: Tensor | None) -> Tensor:
-        """``arm`` (S,); in replicates that must play another one again, that one."""
+        """``arm`` (S,), or the arm whose high reward is in doubt, in replicates that have one."""
         at, again = self.range.arm, self.range.latest == 1
         if available is not None:
             again = again & available.expand_as(self._pulled).gather(-1, at.unsqueeze(-1)).squeeze(-1)
         return torch.where(again, at, arm)
 
     def _best(self, index: Tensor, available: Tensor | None) -> Tensor:
-        """The available arm of the largest index (S, N), the first of those that tie, (S,).
+        """The available arm with the largest index (S, N), the first of those that tie, (S,).
 
-        Unrelated arms that were not played tie, and the choice among them must not depend on rounding, which depends on
-        the unit of rewards.
+        Uncorrelated arms that have not been played tie. The choice among them must not depend on rounding errors, which
+        depend on the unit of rewards.
         """
         largest = best_available(index.mT, available)[0].unsqueeze(-1)
-        rounding = ROUNDINGS * torch.finfo(index.dtype).eps * largest.abs()  # if all of them tie
+        rounding = ROUNDINGS * torch.finfo(index.dtype).eps * largest.abs()  # matters if all arms tie
         near = torch.maximum(TIE * (largest - index.mean(-1, keepdim=True)).abs(), rounding)
         among = index >= largest - near
         return (
@@ -309,13 +310,13 @@ class ModelAveraging(Policy):
         )
 
     def _examine(self, arm: Tensor) -> None:
-        """Note that these arms (S,) are played, or will be."""
+        """Record that these arms (S,) are examined."""
         if self.looks is not None:
             self.looks.examine(arm, self.sharing.weights)
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
-        """Weigh the members, reset those far behind, and let all observe the reward, unless it is in doubt."""
+        """Unless the reward is in doubt: weigh the members, reset those far behind, and let all observe it."""
         self.choices.check(observation)
         self.range.teach(observation, self._learn, self._start_anew)
 
@@ -359,24 +360,24 @@ class ModelAveraging(Policy):
         exempt: Tensor | None = None,
         settled: bool = False,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Judge the members, whose moments of ``arm`` (S,) are ``at``, (S, P) each, by its reward, (S,), in the
-        replicates with ``believed`` (S,) True (None: all). ``settled``: origin and unit are known to hold.
+        """Weigh the members, whose moments of ``arm`` (S,) are ``at``, (S, P) each, by its reward, (S,), in the
+        replicates with ``believed`` (S,) True (None: all). ``settled``: the reward does not change origin and unit.
 
         Returns, (S, P) each: the members due for a reset, never those that are ``exempt``; the reward in each member's
-        unit; and the part of its surprise that each must learn.
+        unit; and the clipped residual that each must learn.
         """
         mean, variance = at
         with only_where(believed, *self.judged):
-            log_unit = self._own().log[:, 0] if self._all_framed else 0.0
+            log_unit = self._member_units().log[:, 0] if self._all_framed else 0.0
             rounding = None
             if not settled:
                 smaller = self.frame.meet(reward).unsqueeze(-1)
-                grows = smaller < 1.0  # what was learned before is of rounding
+                grows = smaller < 1.0  # members in the frame have learned rounding errors so far
                 log_unit = log_unit * ~grows.squeeze(-1)
                 rounding = grows & self._framed
                 mean = torch.where(rounding, mean * smaller, mean)
                 self.scale.forget(rounding)
-            own, seen = self._own(), reward.unsqueeze(-1).expand(-1, self.num_members)
+            own, seen = self._member_units(), reward.unsqueeze(-1).expand(-1, self.num_members)
             if self._some_framed:
                 seen = (seen - own.origin) / own.unit
             density, learned = self.scale.update(
@@ -399,7 +400,7 @@ class ModelAveraging(Policy):
         self.count += 1
 
     def tried(self, arm: Tensor, where: Tensor | None) -> None:
-        """These arms (S,) have been pulled, in the replicates with ``where`` (S, 1) True (None: in all)."""
+        """Record that these arms (S,) were pulled, in the replicates with ``where`` (S, 1) True (None: in all)."""
         at = arm.unsqueeze(-1)
         if where is None:
             self._pulled.scatter_(-1, at, True)
@@ -407,7 +408,7 @@ class ModelAveraging(Policy):
             self._pulled.scatter_(-1, at, self._pulled.gather(-1, at) | where)
 
     def _optimistic(self, mean: Tensor, variance: Tensor, width: float | Tensor) -> Tensor:
-        """The largest bound of each arm under any plausible member, (S, N)."""
+        """The largest upper bound of each arm under any plausible member, (S, N)."""
         evidence = self.sharing.log_weight - self.sharing.log_prior
         implausible = evidence < evidence.amax(-1, keepdim=True) - self.plausible
         bounds = mean + width * variance.sqrt()
@@ -418,7 +419,7 @@ class ModelAveraging(Policy):
         reward, or of the frame if all members are in it."""
         mean, variance = self.model.marginals(None if time is None else self._at(time))
         if self._mixed:
-            own = self._own()
+            own = self._member_units()
             mean = torch.addcmul(own.origin.unsqueeze(-1), mean, own.unit.unsqueeze(-1))
         return mean, variance * self._factors().unsqueeze(-1)
 
@@ -426,14 +427,14 @@ class ModelAveraging(Policy):
         return self._timed(self.clock.at(time), time)
 
     def _timed(self, passed: float, time: float) -> Any:
-        """A time in the model's form: on the clock; for members with cycles, also in the given unit."""
+        """A time as the model takes it: on the clock, and for members with cycles also in the given unit."""
         return (passed, time) if self._cycles else passed
 
     def _factors(self) -> Tensor:
         """Factors of the members' variances, (S, P), in the units of ``members``."""
-        return self.scale.scale * self._own().square if self._mixed else self.scale.scale
+        return self.scale.scale * self._member_units().square if self._mixed else self.scale.scale
 
-    def _own(self) -> _Units:
+    def _member_units(self) -> _Units:
         """Origin and unit of rewards of each member. The result is cached until those of the frame change."""
         frame = self.frame.offset, self.frame.factor
         if self._units is None or self._units[0] is not frame[0] or self._units[1] is not frame[1]:
@@ -450,12 +451,12 @@ class ModelAveraging(Policy):
         return {**self.trace_of(self.traced())}
 
     def traced(self) -> dict[str, Tensor]:
-        """What ``trace_of`` computes the trace from."""
+        """The tensors from which ``trace_of`` computes the trace."""
         state = {
             "log_weight": self.sharing.log_weight,
             "scale": self.scale.scale,
             "unit": self.frame.factor.squeeze(-1),
-            "square": self._own().square,
+            "square": self._member_units().square,
             "resets": self.sharing.resets,
             "doubted": self.range.doubted,
         }
@@ -465,7 +466,7 @@ class ModelAveraging(Policy):
         """The trace of one step, or of several if tensors have a dimension of steps before the others."""
         weights, scale = traced["log_weight"].exp(), traced["scale"]
         scale = scale * traced["square"] if self._mixed else scale
-        unit = traced["unit"] if self._all_framed else 1.0  # a square of it may overflow
+        unit = traced["unit"] if self._all_framed else 1.0  # multiplied last, because its square may overflow
         noise = (weights * scale * self.model.noise_variance).sum(-1)
         trace = {
             "effective_rate": (weights * self.forgetting_rate).sum(-1),
@@ -481,11 +482,11 @@ class ModelAveraging(Policy):
 
     # -- state -----------------------------------------------------------------------------------------
 
-    # Where some replicates begin anew, the clock and the origin, unit and range of rewards go on.
+    # If only some replicates are reset, the clock and the origin, unit and range of rewards stay.
     _parts = ("model", "sharing", "scale", "frame", "clock", "_first", "looks", "range")
     count: int  # observations
-    _next_check: int
-    _pulled: Tensor  # arms, (S, N)
+    _next_check: int  # number of observations before the next check
+    _pulled: Tensor  # which arms have been pulled, (S, N)
 
     def _fresh(self) -> dict[str, Any]:
         shape, device = (self.replicates, self.num_arms), self.model.noise_variance.device
@@ -501,10 +502,10 @@ class ModelAveraging(Policy):
 
 
 class UnderContexts(WrappingPolicy):
-    """A policy over N arms under a context, around a policy that averages over members.
+    """Base class: a policy over N arms under a context, around a policy that averages over members.
 
-    ``choose`` takes an ``ArmContext``. A choice carries the inputs of its arm, features and context, ``why["inputs"]``
-    (S, d + c), and a reward is learned with the inputs of its own question, however late it comes.
+    ``choose`` takes an ``ArmContext``. ``why["inputs"]`` (S, d + c) holds the features and context of the chosen arm,
+    so a reward is learned with the inputs of its choice, however late it comes.
     """
 
     takes_contexts = True
@@ -523,13 +524,13 @@ class UnderContexts(WrappingPolicy):
         """The inner policy's choice for arms (S,) with these inputs (S, d + c)."""
 
     def learn(self, observation: Observation) -> None:
-        """Learn the reward of a choice with the inputs that it was made with."""
+        """Learn the reward with the inputs of its choice."""
         self.choices.check(observation)
         arm = self._known_as(observation.arm, self._inputs_in(observation))
         self.policy.learn(replace(observation, arm=arm, why={}))
 
     def expect(self, pending: Pending, time: float) -> None:
-        """Pending pulls count with the inputs of their own question, as in the inner policy."""
+        """As in the inner policy, with the inputs of the pending choice."""
         arm = self._known_as(pending.arm, self._inputs_in(pending))
         self.policy.expect(replace(pending, arm=arm), time)
 
@@ -538,7 +539,7 @@ class UnderContexts(WrappingPolicy):
 
     @property
     def innermost(self) -> Policy:
-        """This policy: the inner one does not know arms under a context."""
+        """This policy, because the inner one is not over its arms."""
         return self
 
     @abstractmethod
@@ -559,11 +560,11 @@ class PairAveraging(UnderContexts):
     Args:
         policy: over the pairs, those of the first arm first.
         arms: features, (N, d).
-        contexts: (M, c), all contexts there can be.
+        contexts: (M, c), all possible contexts.
 
-    Cost: a step of ``policy``. Source: the choice among the arms of a step's context is that of CGP-UCB (Krause & Ong
-    2011, Algorithm 1). Raises ValueError for a policy over another number of arms, and for contexts that are not
-    different; ``choose`` raises it for an unlisted context.
+    Cost: a step of ``policy``. Source: arms are chosen under the step's context as in CGP-UCB (Krause & Ong 2011,
+    Algorithm 1). Raises ValueError for a policy over another number of arms, and for contexts that are listed twice;
+    ``choose`` raises it for an unlisted context.
     """
 
     policy: ModelAveraging
@@ -616,8 +617,8 @@ class ContextAveraging(UnderContexts):
         arms: features, (N, d), unless a step has others.
         context_dim: c.
         matters: columns of the context that the policy uses; None: all.
-        counted: arms are 0, ..., N - 1, (N, 1), and the policy's inputs are the context and then one input for each
-            arm, which is 1 for that arm.
+        counted: ``arms`` are the numbers 0, ..., N - 1, (N, 1), and the policy's inputs are the context and then one
+            input for each arm, 1 for that arm and 0 for the others.
 
     Cost: a step of ``policy`` and O(S P N n^2) for n observations held, without a search. Source: as ``PairAveraging``.
     Raises ValueError for a policy over another number of inputs, and contexts of another shape.

@@ -1,4 +1,4 @@
-"""Model averaging over the points of a domain: a mixture of Gaussian processes that adapt, searched for its best."""
+"""Model averaging over the points of a domain: UCB of a mixture of Gaussian processes that adapt."""
 
 from __future__ import annotations
 
@@ -23,35 +23,35 @@ from bandits_torch.policies.reward_range import RewardRange
 from bandits_torch.policies.sharing import FixedShare, heaviest
 from bandits_torch.state import only_where
 
-_LIGHT = 0.01  # of all weight: members that have less together are left out of a search
-_MANY = 50  # observations: with twice as many held, refinements begin to be rarer
-_ENOUGH = 1e10  # roundings of a bound: a round of a search that gains less is the last
-_FADES = 20.0  # observations: with so many held what is expected of the ends counts half
-_LEAST_HELD = 5  # observations of a member whose hyperparameters can be refined
-_TINY = 2.0**-400  # a reward: squares of much smaller ones are 0 in float64
-_RAISED = 2.0**600  # what rewards are multiplied by while all of them are tiny
+_LIGHT = 0.01  # total weight of the lightest members, which a search leaves out
+_MANY = 50  # with k times as many observations held, refinements come every k ``refine_every`` observations
+_ENOUGH = 1e10  # a local search ends with a round that gains fewer rounding errors of the bound
+_FADES = 20.0  # number of observations held at which the expected loss at the ends is half
+_LEAST_HELD = 5  # fewest observations of a member whose hyperparameters are refined
+_TINY = 2.0**-400  # smaller rewards are scaled up: squares of much smaller ones are 0 in float64
+_RAISED = 2.0**600  # factor of rewards while all of them are tiny
 
 
 class PointAveraging(Policy):
-    """argmax over the points of a domain of m + width sqrt(v), m and v of the mixture of P Gaussian processes over
-    points and time by their weights (``FixedShare``); the lightest members, 1 % of the weight together, are left out.
+    """Plays argmax over the points of a domain of m + width sqrt(v), with m and v the moments of a weighted mixture of
+    P Gaussian processes over points and time. The lightest members, together 1 % of the weight, are left out.
 
     * While little is known, the ends of ranges are expected to be worse than their middle: with n observations held, u
       ``ends`` / (1 + (n / 20)^2) times the mean of (2 z_j - 1)^2 is subtracted from the bound, with z the point in the
       unit cube and u the mixture's prior deviation (``LoweredEnds``). So an optimum in a corner is found later.
-    * Every member observes every reward. Unit and origin of rewards are learned (``MemberScale``): multiplying or
-      shifting rewards changes choices only by rounding. While all rewards are below 2^-400 in size, they are multiplied
-      by 2^600 internally, so that their squares are not 0.
+    * Every member observes every reward, and ``FixedShare`` weighs the members. Unit and origin of rewards are learned
+      (``MemberScale``): multiplying or shifting rewards changes choices only by rounding. While all rewards are below
+      2^-400 in size, they are multiplied by 2^600 internally, so that their squares are not 0.
     * A reward in doubt (``RewardRange``) is learned by no member. If it is high, its point is played again at once.
-    * Members keep their kernel over time. Their length-scales and noises are made likelier as they go (``refine``):
-      every ``refine_every`` observations those of the heaviest member and of ``refined`` - 1 others in turn, by
-      ``rounds`` rounds of search that start at the values of the member and of the heaviest one. With 50 k observations
-      held, k = 2, 3, ..., one more changes little and a refinement costs more, so they come every k ``refine_every``
+    * Members keep their kernel over time. Their length-scales and noises are refitted (``refine``): every
+      ``refine_every`` observations those of the heaviest member and of ``refined`` - 1 others in turn, by ``rounds``
+      rounds of search that start at the values of the member and of the heaviest one. With 50 k observations held,
+      k = 2, 3, ..., one more changes little and a refinement costs more, so they come every k ``refine_every``
       observations. A member with its refinements is one predictor, so the bound of ``FixedShare`` holds.
-    * A member far behind (``behind`` nats, of which one reward counts half at most) is replaced by the heaviest, except
-      for its kernel over time. If it remembers longer, old observations misled it, and it starts from its prior.
-    * With ``look_again``, 64 points spread over the domain have clocks. One that has not been examined for too long is
-      played, whatever the members believe of it (``LookingAtPoints``).
+    * A member ``behind`` nats behind the best, to which one reward adds at most half, is replaced by the heaviest,
+      except for its kernel over time. If it remembers longer, old observations misled it, and it starts from its prior.
+    * With ``look_again``, 64 points spread over the domain have clocks. A point that has not been examined for too long
+      is played, whatever the members believe about it (``LookingAtPoints``).
 
     Args:
         domain: where points may be played unless ``choose`` gets another domain.
@@ -59,10 +59,10 @@ class PointAveraging(Policy):
         width: multiplies the mixture's standard deviation.
         ends: expected loss of a corner relative to the middle, in prior deviations; 0: none.
         share, behind: of ``FixedShare``.
-        search: how the acquisition is maximised; default: 2 (d + 1) points of a Sobol sequence first, and local
-            searches end where a round gains less than 2e-6 of the bound.
+        search: how the acquisition is maximised; default: the first 2 (d + 1) points are of a Sobol sequence, and local
+            searches end when a round gains less than 2e-6 of the bound.
         refine_every, refined, rounds: see above; ``refined`` 0: never.
-        typical_gap: count time in typical gaps (``TypicalClock``); False: in its own unit, from the first observation.
+        typical_gap: count time in typical gaps (``TypicalClock``); False: in its unit, from the first observation.
         look_again: c of ``LookingAtPoints``. 0: never; an optimum that rises unseen may then never be found.
         seed: of the raw samples of a search.
 
@@ -142,7 +142,7 @@ class PointAveraging(Policy):
     _pending: Tensor | None = None  # [x, time on the clock], (S, k, d + 1)
 
     def numbers_per_step(self, observations: int) -> int:
-        """0: there are many small matrices, for which threads never paid."""
+        """0: threads do not pay for many small matrices."""
         return 0
 
     _expects = ("_pending", "_steps", "looks", "range")
@@ -158,7 +158,7 @@ class PointAveraging(Policy):
 
     @torch.no_grad()
     def _examine(self, points: Tensor) -> None:
-        """Note that these points (S, d) are played, or will be."""
+        """Record that these points (S, d) are examined."""
         if self.looks is not None:
             self.looks.examine(points, self.sharing.weights, self._steps)
 
@@ -186,14 +186,14 @@ class PointAveraging(Policy):
         return Choice(self._asked_again(points, domain))
 
     def _asked_again(self, points: Tensor, domain: Domain) -> Tensor:
-        """``points`` (S, d), replaced in replicates that must play a point of the domain again."""
+        """``points`` (S, d), or the point of the domain whose high reward is in doubt, in replicates that have one."""
         point = domain.fix(self.range.arm)
         again = (self.range.latest == 1) & domain.contains(point)
         return torch.where(again.unsqueeze(-1), point, points)
 
     def acquisition(self) -> AcquisitionFunction:
         """The function of [x, time on the clock] that ``choose`` maximises: the upper bound of the heaviest members'
-        mixture minus the expected loss at the ends of ranges, in a unit that does not depend on the rewards'."""
+        mixture minus the expected loss at the ends of ranges, in a unit that does not depend on that of rewards."""
         member, weights = heaviest(self.sharing.weights, _LIGHT)
         scale = self.scale.scale.gather(-1, member)
         unit = (weights * scale).sum(-1).sqrt()
@@ -210,7 +210,7 @@ class PointAveraging(Policy):
 
     @torch.no_grad()
     def _starts(self, now: float) -> Tensor | None:
-        """Starts of the searches, (S, 2, d): the latest point, and the point held with the largest present mean."""
+        """Starts of a search, (S, 2, d): the latest point, and the point held with the largest mean ``now``."""
         if not self._latest.shape[1]:
             return None
         best = (self.sharing.weights.unsqueeze(-1) * self.members.means_held(now)).sum(1).argmax(-1)
@@ -219,7 +219,7 @@ class PointAveraging(Policy):
 
     def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation of the mixture at one point per replicate, (S, d): (S,) each."""
-        unit = self._factor  # a square of it may overflow
+        unit = self._factor  # divided by last, because its square may overflow
         posterior = self._mixture(torch.ones_like(unit)).posterior(self._inputs(arm, time).unsqueeze(-2))
         return posterior.mean.reshape(-1) / unit, posterior.variance.reshape(-1).sqrt() / unit
 
@@ -269,7 +269,7 @@ class PointAveraging(Policy):
 
     def _learn(self, observation: Observation, believed: Tensor | None) -> None:
         where = None if believed is None else believed.unsqueeze(-1)
-        x, reward = observation.arm.double(), self._counted(observation.reward.double(), believed)
+        x, reward = observation.arm.double(), self._in_internal_unit(observation.reward.double(), believed)
         self._start = observation.time if self._start is None else self._start
         tick = self.clock.tick(observation.time)
         now = tick if self.typical_gap else self._time(observation.time)
@@ -293,9 +293,9 @@ class PointAveraging(Policy):
         if self.refined and self._steps % every == 0:
             self._refine(self._steps // every)
 
-    def _counted(self, reward: Tensor, believed: Tensor | None) -> Tensor:
-        """Rewards (S,) in the internal unit. Tiny rewards are scaled up while all others were tiny or 0; with the first
-        that is not tiny, what members learned is scaled back."""
+    def _in_internal_unit(self, reward: Tensor, believed: Tensor | None) -> Tensor:
+        """Rewards (S,) in the internal unit. Tiny rewards are scaled up as long as all are tiny or 0; at the first that
+        is not, everything learned is scaled back."""
         scale, size = self.scale, reward.abs()
         zeros = (scale.count == 0).all(-1) & (scale.origin.nan_to_num() == 0)
         tiny = (size > 0) & (size < _TINY)
@@ -305,7 +305,7 @@ class PointAveraging(Policy):
             ratio = (factor / self._factor).unsqueeze(-1)
             self._factor, scale.origin = factor, scale.origin * ratio.squeeze(-1)
             scale.squares, scale.largest = (v * ratio * ratio for v in (scale.squares, scale.largest))
-            known = scale.squares > (LEAST * _TINY) ** 2  # what is as good as 0 has no unit
+            known = scale.squares > (LEAST * _TINY) ** 2  # smaller ones are as good as 0
             scale.count = torch.where(known, scale.count, 0.0)
             scale.state_changed()
             self.members.targets = self.members.targets * ratio.unsqueeze(-1)
@@ -313,7 +313,7 @@ class PointAveraging(Policy):
         return (reward if believed is None else reward.where(believed, 0.0)) * factor
 
     def _replace(self, due: Tensor, target: Tensor, residual: Tensor) -> Tensor:
-        """Let members that are due follow the heaviest one, with its unit; returns the targets (S, P) to learn."""
+        """Replace the members that are due by the heaviest one, with its scale. Returns the targets (S, P) to learn."""
         leader = self.sharing.log_weight.argmax(-1)
         run = torch.arange(self.replicates, device=leader.device)
         for name in ("count", "squares"):
@@ -335,7 +335,7 @@ class PointAveraging(Policy):
         index = chosen.unsqueeze(-1).expand_as(theta)
         new = known.scatter(1, index, theta).exp()
         members.adopt(where, new[..., :-1], new[..., -1])
-        # The unit of what each member holds.
+        # The scale follows from the observations that each member holds.
         squared = members.squares / (members.num_held - 1).clamp_min(1)
         self.scale.squares = torch.where(where, self.scale.count * squared, self.scale.squares)
 
@@ -359,12 +359,12 @@ class PointAveraging(Policy):
 
     # -- state -----------------------------------------------------------------------------------------
 
-    # Where some replicates begin anew, the clock, the opening and the range of rewards go on.
+    # If only some replicates are reset, the clock, the opening and the range of rewards stay.
     _parts = ("members", "sharing", "scale", "clock", "looks", "range")
     _start: float | None  # time of the first observation
-    _steps: int
-    _latest: Tensor  # where the next search begins, (S, 0 or 1, d)
-    _factor: Tensor  # what rewards are multiplied by before they are learned, (S,): 2^600 for tiny ones
+    _steps: int  # observations
+    _latest: Tensor  # the latest points, (S, 0 or 1, d), where the next search starts
+    _factor: Tensor  # by which rewards are multiplied before they are learned, (S,): 2^600 for tiny ones
 
     def _fresh(self) -> dict[str, Any]:
         none = self.domain.bounds.new_zeros(self.replicates, 0, self.dim)
