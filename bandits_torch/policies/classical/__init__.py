@@ -1,12 +1,12 @@
-"""The classical bandits: they treat each arm by itself, without a kernel, features or a prior.
+"""The classical bandits: they learn each arm independently, without a kernel or features.
 
-They do not use the smoothness of rewards over the arms, on which the other policies rely. If arms are unrelated, they
-are hard to beat and cost very little.
+They do not use correlations between arms, on which the other policies rely. If arms are uncorrelated, they are hard to
+beat and cost very little.
 
-They need the scale of rewards, which their papers assume known, as [0, 1]: ``reward_range=(low, high)`` sets it. By
-default it is the range of the rewards seen so far, in each replicate by itself, so that choices do not depend on the
-unit or the zero of rewards. No theorem covers that: noise without bounds widens the range as time goes by, and outliers
-widen it at once. The other arguments that all of them take are those of ``ArmPolicy``.
+Their papers assume rewards in [0, 1]; ``reward_range=(low, high)`` sets another range. By default it is the range of
+the rewards seen so far, in each replicate by itself, so choices do not depend on the unit or the origin of rewards. No
+theorem covers that: unbounded noise widens the range slowly, and outliers widen it at once. The other common arguments
+are those of ``ArmPolicy``.
 """
 
 from bandits_torch.policies.classical.policies import (

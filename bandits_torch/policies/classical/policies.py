@@ -1,4 +1,4 @@
-"""The classical policies: upper confidence bounds, which forget old rewards except for UCB1; then randomised ones."""
+"""The classical policies: upper confidence bounds, which all but UCB1 adapt to changes; then randomised policies."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class MeansPolicy(ArmPolicy):
 
     Args:
         num_arms, replicates, seed, first_replicate, device: as for ``ArmPolicy``.
-        reward_range: (low, high) of the rewards; None: of those seen so far.
+        reward_range: (low, high) of the rewards; None: the range of those seen so far.
 
     Cost: O(S N) a step, unless a subclass says otherwise. Raises ValueError as ``ArmPolicy``, and for a
     ``reward_range`` that is not a pair of finite numbers, the first less than the second.
@@ -44,15 +44,17 @@ class MeansPolicy(ArmPolicy):
 
     @property
     def needs_unit(self) -> str:  # type: ignore[override]
-        """Why the policy needs the unit of rewards: a range is given. Empty if no range is given."""
+        """The reason why the policy needs the unit of rewards: a range is given. Empty if none is."""
         return "" if self.reward_range is None else "its reward_range is in units of reward"
 
     def init(self) -> State:
         low, high = self.reward_range or (torch.inf, -torch.inf)
         return {
-            "count": self.zeros(self.num_arms),  # pulls of each arm that still count, or their weight
-            "sum": self.zeros(self.num_arms),  # of the rewards of these pulls, with the same weights
-            "clock": self.zeros(),  # rewards learnt
+            "count": self.zeros(
+                self.num_arms
+            ),  # number, or total weight, of the pulls of each arm that count
+            "sum": self.zeros(self.num_arms),  # weighted sum of the rewards of these pulls
+            "clock": self.zeros(),  # number of rewards learned
             "low": self.zeros() + low,
             "high": self.zeros() + high,
         }
@@ -62,14 +64,15 @@ class MeansPolicy(ArmPolicy):
         return self.means(state)
 
     def scores(self, state: State, streams: ReplicateStreams) -> Tensor:
-        """The index of every arm, (S, N): infinite if never pulled. Until rewards differ, the least pulled leads."""
+        """The score of every arm, (S, N): infinite if never pulled. Until rewards differ, it is the largest for the arm
+        pulled least."""
         count, level = state["count"], ~(spread(state) > 0).unsqueeze(-1)
         return torch.where(level, -count, self.index(state, streams)).masked_fill(count == 0, torch.inf)
 
     def choice(
         self, state: State, time: float, available: Tensor | None, streams: ReplicateStreams
     ) -> Choice:
-        """The best available arm of each replicate; its index is ``why["index"]``, (S,)."""
+        """The best available arm of each replicate. ``why["index"]`` is its score, (S,)."""
         best, arm = self.best(self.scores(state, streams), available)
         return Choice(arm, {"index": best})
 
@@ -91,7 +94,7 @@ class MeansPolicy(ArmPolicy):
 
 
 def spread(state: State) -> Tensor:
-    """high - low, (S,); if no range is given, at most 0 until two rewards differ."""
+    """high - low, (S,). If no range is given, it is 0 or -inf until two rewards differ."""
     return state["high"] - state["low"]
 
 
@@ -103,6 +106,7 @@ def scaled(state: State, reward: Tensor) -> Tensor:
 
 
 def checked_range(reward_range: Range) -> Range:
+    """The range. Raises ValueError unless it is two finite numbers, the first less than the second."""
     expected = "two finite numbers, the first less than the second"
     pair = isinstance(reward_range, (tuple, list)) and len(reward_range) == 2
     validation.require(pair, "reward_range", reward_range, expected)
@@ -116,7 +120,7 @@ _TINY = 1e-15
 
 
 class UCB1(MeansPolicy):
-    """index = mean_i + B sqrt(2 ln t / n_i), n_i pulls of arm i among the t so far, B = high - low of the rewards.
+    """index = mean_i + B sqrt(2 ln t / n_i), with n_i pulls of arm i among the t so far, B = high - low of the rewards.
 
     On rewards in [0, 1] that do not change, the regret is at most 8 sum_i ln T / gap_i + (1 + pi^2/3) sum_i gap_i.
 
@@ -207,7 +211,8 @@ def tuned_discount(horizon: int, changes: float) -> float:
 
 
 def tuned_window(horizon: int, changes: float) -> int:
-    """tau = 2 sqrt(T ln T / Y), for Y changes in T steps (Garivier & Moulines 2011, remark on Theorem 2, B = 1)."""
+    """tau = 2 sqrt(T ln T / Y), rounded up, at most T, for Y changes in T steps (Garivier & Moulines 2011, remark on
+    Theorem 2, B = 1)."""
     validation.positive_integer("horizon", horizon)
     steps = 2 * math.sqrt(horizon * math.log(horizon) / validation.positive("changes", changes))
     return min(horizon, max(1, math.ceil(steps)))
@@ -223,22 +228,22 @@ def checked_share(name: str, value: float) -> float:
 class GLRKLUCB(MeansPolicy):
     """kl-UCB that forgets an arm (or all) when the generalised likelihood ratio finds that its rewards have changed.
 
-    index = max {q : n_i kl(mean_i, q) <= ln t_i}, where t_i counts the steps since arm i was forgotten, kl is the
-    divergence of Bernoulli distributions, and rewards lie in [0, 1]. A pull of arm i tests its n rewards since then:
+    index = max {q : n_i kl(mean_i, q) <= ln t_i}, with t_i the steps since arm i was forgotten, kl the divergence of
+    Bernoulli distributions, and rewards scaled to [0, 1]. A pull of arm i tests its n rewards since then:
 
         max_s s kl(mean_{1:s}, mean_{1:n}) + (n - s) kl(mean_{s+1:n}, mean_{1:n}) > ln(n^{3/2} / delta).
 
-    In each period of floor(N / a_k) steps the first N play the arms in turn, with a_k = ``exploration`` sqrt(k), at
-    most 1, after k - 1 detected changes. An arm that is not available loses its turn.
+    After k - 1 detected changes, the first N steps in each period of floor(N / a_k) steps play the arms in turn, with
+    a_k = min(``exploration`` sqrt(k), 1). An arm that is not available loses its turn.
 
     Args:
         horizon: T.
-        delta: of the test; None for 1 / sqrt(T), but at most 1/2.
-        exploration: a; None for the paper's sqrt(N ln T / T), but at most 0.1: if N ln T is near T or above, the
-            paper's value would play the arms in turn for ever.
+        delta: of the test; None for 1 / sqrt(T), at most 1/2.
+        exploration: in [0, 1]; None for the paper's sqrt(N ln T / T), at most 0.1: if N ln T is not much smaller than
+            T, the paper's value would play the arms in turn for ever.
         restarts: ``"local"``: only the arm is forgotten; ``"global"``: all arms are.
 
-    Cost: O(S (N + t)) a step, since all rewards are kept for the test.
+    Cost: O(S (N + t)) a step, because the test keeps all rewards.
 
     Source: Besson, Kaufmann, Maillard & Seznec 2022, Algorithm 1, with the threshold and the tuning of the authors'
     experiments (the theorem's threshold is larger). Raises ValueError for numbers out of range, and other ``restarts``.
@@ -249,7 +254,7 @@ class GLRKLUCB(MeansPolicy):
     exploration: float | None = None
     restarts: str = "local"
 
-    fixed = False  # rewards are kept
+    fixed = False  # the record of rewards grows
 
     def __post_init__(self) -> None:
         T = validation.positive_integer("horizon", self.horizon)
@@ -259,7 +264,7 @@ class GLRKLUCB(MeansPolicy):
         super().__post_init__()
 
     def init(self) -> State:
-        pulls = {"arms": self.zeros(0).long(), "rewards": self.zeros(0), "length": 0}  # and room for more
+        pulls = {"arms": self.zeros(0).long(), "rewards": self.zeros(0), "length": 0}
         since = {name: self.zeros(self.num_arms) for name in ("since", "forgotten")}
         return super().init() | since | {"changes": self.zeros()} | pulls
 
@@ -318,7 +323,7 @@ class GLRKLUCB(MeansPolicy):
         return {"restarts": self.state["changes"].clone()}
 
     def _restarted(self, where: Tensor | None) -> None:
-        """Rewards are kept until all replicates are reset; those of a replicate that was reset no longer count."""
+        """The rewards of replicates that are reset no longer count; they are removed only if all are reset."""
         if where is not None:
             length = float(self.state["length"])
             self.state["since"] = torch.where(where.unsqueeze(-1), length, self.state["since"])
@@ -334,10 +339,8 @@ def with_one(values: Tensor, at: int, value: Tensor) -> Tensor:
 
 
 def tuned_test(T: int, N: int, delta: float | None, exploration: float | None) -> tuple[float, float]:
-    """The test's delta and the rate of forced exploration, checked, or their defaults where they are None.
-
-    The defaults are 1 / sqrt(T), but at most 1/2, and sqrt(N ln T / T), but at most 0.1.
-    """
+    """The test's delta, by default 1 / sqrt(T), at most 1/2; and the rate of forced exploration, by default
+    sqrt(N ln T / T), at most 0.1."""
     delta = min(0.5, 1 / math.sqrt(T)) if delta is None else validation.probability("delta", delta)
     usual = min(0.1, math.sqrt(N * math.log(T) / T))
     return delta, usual if exploration is None else validation.share("exploration", exploration)
@@ -381,14 +384,16 @@ def bernoulli_kl(p: Tensor, q: Tensor) -> Tensor:
 _RATES = (0.0, 0.001, 0.01, 0.03, 0.1)  # per reward
 _VARIANCES = (0.1, 0.3, 1.0)  # of an arm's log-odds about their prior mean
 _LEVELS = (-4.0, -2.5, -1.0, 0.0, 1.5)  # log-odds of the probabilities 0.02, 0.08, 0.27, 0.5, 0.82
-# Weight of models with the arms' own prior means, if given; models with their average have the rest.
-_OWN = 2 / 3
-_LEAST = 0.005  # given prior means, as probabilities, are clipped to lie at least this far from 0 and 1
+_OWN = (
+    2 / 3
+)  # weight of the models with a given prior mean for each arm; those with the average have the rest
+_LEAST = 0.005  # given prior means, as probabilities, are clipped to this distance from 0 and 1
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(32)
 
 
 class LogOddsUCB(MeansPolicy):
-    """Plays the arm with the largest m + width sqrt(v); a mixture of models gives its log-odds mean m and variance v.
+    """Plays the arm with the largest m + width sqrt(v), with m and v the mean and variance of its log-odds in a mixture
+    of models.
 
     A reward y of arm i is 1 with probability 1 / (1 + exp(-f_i)). In model p of P each f_i is an independent process
     that forgets at every reward learned, whatever its arm:
@@ -397,7 +402,8 @@ class LogOddsUCB(MeansPolicy):
 
     so f_i has mean mu_pi and variance s_p before any reward. The posterior is approximated by a normal one. A reward
     sets its mean and variance to those of N(f; m, v) p(y | f), by Gauss-Hermite quadrature (assumed density filtering),
-    and multiplies the model's weight by the probability it gave y; a share of all weight goes back (``FixedShare``).
+    and multiplies the model's weight by the probability that it gave y. A share of all weight returns to the prior
+    weights (``FixedShare``).
 
     Models: every combination of a rate r from 0 to 0.1, a variance s from 0.1 to 1 and a prior mean mu. If
     ``prior_mean`` is given, mu is its log-odds, or their average for all arms; otherwise one of five levels for all
@@ -408,7 +414,7 @@ class LogOddsUCB(MeansPolicy):
             range count as 0 or 1. A reward inside it counts as the fraction y of a 1.
         prior_mean: expected rewards of the arms, a number or (N,), in units of reward; 0: not known.
         width: multiplies the mixture's standard deviation.
-        share: the share of the models' weight that goes back at each reward, in [0, 1).
+        share: the share of the weight that returns to the prior weights at each reward, in [0, 1).
 
     Cost: O(S P N) a step, P = 30 with a prior mean and 75 without.
 
@@ -450,7 +456,7 @@ class LogOddsUCB(MeansPolicy):
         return levels[level], variance, rate, (weights[level] * len(levels) / len(grid)).log()
 
     def init(self) -> State:
-        """See ``MeansPolicy``; mean and variance of the log-odds (S, P, N) and the logarithms of the weights."""
+        """See ``MeansPolicy``; also mean and variance of the log-odds (S, P, N) and the logarithms of the weights."""
         prior, variance, _, log_weight = self.models
         shape = (self.replicates, *prior.shape)
         return super().init() | {
@@ -460,7 +466,7 @@ class LogOddsUCB(MeansPolicy):
         }
 
     def scores(self, state: State, streams: ReplicateStreams) -> Tensor:
-        """The upper bound of the log-odds of every arm, (S, N); arms never pulled are not treated specially."""
+        """The upper bound of the log-odds of every arm, (S, N), also of arms never pulled."""
         mean, variance = mixture_moments(state["log_weight"].exp(), state["log_odds"], state["variance"])
         return mean + self.width * variance.sqrt()
 
@@ -545,12 +551,12 @@ class EpsilonGreedy(MeansPolicy):
 
 
 class DiscountedThompsonSampling(MeansPolicy):
-    """Plays the arm with the largest mean drawn from its posterior, where rewards t steps old have weight gamma^t.
+    """Draws each arm's mean from its posterior, with weight gamma^t for rewards t steps old, and plays the largest.
 
     With discounted counts N_i and sums S_i of rewards: for rewards of 0 and 1 the draw is from
     Beta(1 + S_i, 1 + N_i - S_i); for others from the normal posterior of a mean with prior N(m, v) and noise of
     variance s^2. That posterior has precision 1/v + N_i/s^2 and mean (m/v + S_i/s^2) / precision. m and v are mean and
-    variance of all rewards so far. Without ``noise_variance``, v stands for s^2, as an upper bound on it.
+    variance of all rewards so far, without discount. Without ``noise_variance``, s^2 = v, which is an upper bound.
 
     Args:
         discount: gamma, in (0, 1].
@@ -567,7 +573,7 @@ class DiscountedThompsonSampling(MeansPolicy):
     likelihood: str = "auto"
     noise_variance: float | Tensor | None = None
 
-    fixed = False  # quantiles of Beta laws are computed on the host
+    fixed = False  # quantiles of Beta distributions are computed on the host
 
     def __post_init__(self) -> None:
         self.discount = checked_share("discount", self.discount)
@@ -582,7 +588,7 @@ class DiscountedThompsonSampling(MeansPolicy):
 
     @property
     def needs_unit(self) -> str:  # type: ignore[override]
-        """Why the policy needs the unit of rewards: it expects rewards in [0, 1]. Empty if it does not."""
+        """The reason why the policy needs the unit of rewards: it expects rewards in [0, 1]. Empty if it does not."""
         return "its rewards lie in [0, 1]" if self.likelihood == "bernoulli" else super().needs_unit
 
     def init(self) -> State:
@@ -609,7 +615,7 @@ class DiscountedThompsonSampling(MeansPolicy):
         return state
 
     def expect(self, pending: Pending, time: float) -> None:
-        """Draws are independent, so a pending pull only means that its arm no longer counts as never pulled."""
+        """Draws are independent, so a pending pull only means that its arm is not counted as never pulled."""
         count, at = self.state["count"], pending.arm.unsqueeze(-1)
         first = count.gather(-1, at) == 0
         mean = self.means(self.state).gather(-1, at)
@@ -634,8 +640,8 @@ class DiscountedThompsonSampling(MeansPolicy):
 class EXP3S(MeansPolicy):
     """Draws from p_i = (1 - g) w_i / sum w + g / K, and learns w_i <- w_i exp(g x_i / (p_i K)) + (e a / K) sum w.
 
-    There are K arms. x_i is the reward in [0, 1] of the arm pulled, and 0 for the others. Unavailable arms do not count
-    in the sum or in K when an arm is drawn.
+    There are K arms. x_i is the reward in [0, 1] of the arm pulled, and 0 for the others. In a draw, unavailable arms
+    do not count in the sum or in K.
 
     With g = min(1, sqrt(K (Y ln(K T) + e) / ((e - 1) T))) and a = 1/T the regret against every sequence of arms with at
     most Y - 1 changes is at most 2 sqrt(e - 1) sqrt(K T (Y ln(K T) + e)). At K = 100 and T = 500 this g is 1, and the
@@ -674,9 +680,12 @@ class EXP3S(MeansPolicy):
     def choice(
         self, state: State, time: float, available: Tensor | None, streams: ReplicateStreams
     ) -> Choice:
-        """An arm drawn; its probability is ``why["probability"]``, (S,)."""
+        """Draw an arm. ``why["probability"]`` is its probability, (S,)."""
         mask, g = self.mask(available), cast(float, self.exploration)
-        weight, spread = state["weight"] * mask, mask.double()  # a number times booleans would be in float32
+        weight, spread = (
+            state["weight"] * mask,
+            mask.double(),
+        )  # double: a number times booleans is in float32
         share = weight / weight.sum(-1, keepdim=True)
         p = (1 - g) * share + g * spread / spread.sum(-1, keepdim=True)
         reached = p.cumsum(-1) > (streams.uniform() * p.sum(-1)).unsqueeze(-1)
@@ -684,9 +693,9 @@ class EXP3S(MeansPolicy):
         return Choice(arm, {"probability": p.gather(-1, arm.unsqueeze(-1)).squeeze(-1)})
 
     def check(self, observation: Observation) -> None:
-        """See ``ArmPolicy``. After a probability of 0 or NaN, no weight would ever be finite again."""
+        """See ``ArmPolicy``. A probability of 0 or NaN would make all later weights NaN."""
         p = observation.why["probability"]
-        right = not p.is_cpu or bool(((p > 0) & (p <= 1 + 1e-6)).all())  # it may have been rounded
+        right = not p.is_cpu or bool(((p > 0) & (p <= 1 + 1e-6)).all())  # up to rounding
         validation.require(right, "why['probability']", p, "in (0, 1]")
 
     def learned(self, state: State, observation: Observation) -> State:
@@ -697,7 +706,7 @@ class EXP3S(MeansPolicy):
         shared = math.e * a / self.num_arms * weight.sum(-1, keepdim=True)
         at = observation.arm.unsqueeze(-1)
         weight = weight.scatter(-1, at, weight.gather(-1, at) * gain.exp().unsqueeze(-1)) + shared
-        state["weight"] = weight / weight.sum(-1, keepdim=True)  # as good, and finite for ever
+        state["weight"] = weight / weight.sum(-1, keepdim=True)  # the same draws, and no overflow
         return state
 
     def grow_from(self, small: EXP3S) -> None:
