@@ -1,4 +1,4 @@
-"""ADA-OPKB without tuning: changes are detected on residuals, and the Gaussian process gives every scale."""
+"""ADA-OPKB without tuning: a GP sets all scales, and a test on its residuals detects changes."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ class ShiryaevRoberts(HasState):
 
     Args:
         num_arms, replicates: N, S.
-        run_length: A, mean number of steps between false alarms, at least.
-        shifts: sizes a > 0 in standard deviations of the residual; in both directions.
-        like: a tensor whose dtype and device the statistics take.
+        run_length: A, a lower bound on the mean number of steps before a false alarm.
+        shifts: sizes a > 0 in standard deviations of the residual; each in both directions, so G is twice their number.
+        like: dtype and device of the statistics.
 
-    Cost O(S G) a step, and a sum over (S, N, G).
+    Cost: O(S G) a step, and a sum over (S, N, G).
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class ShiryaevRoberts(HasState):
         return self._statistics.sum((-2, -1))
 
     def update(self, arm: Tensor, residual: Tensor) -> Tensor:
-        """Add the standardised residuals (S,) at the arms (S,); returns the replicates with an alarm, (S,)."""
+        """Add the standardised residuals (S,) at arms (S,). Returns the replicates with an alarm, (S,) booleans."""
         ratio = torch.exp(self._shifts * residual.unsqueeze(-1) - 0.5 * self._shifts.square())
         old = self._statistics[self._rows, arm]
         self._statistics[self._rows, arm] = (old + 1 / len(self._shifts)) * ratio
@@ -89,33 +89,31 @@ class CalibratedOPKB(Policy):
 
     Differences from Algorithm 3:
 
-    * Change test: ``ShiryaevRoberts`` on the GP's standardised residuals, at every step, instead of equation 8 at the
+    * Change test: ``ShiryaevRoberts`` on the GP's standardised residuals at every step, instead of equation 8 at the
       ends of replays. Its threshold is the mean number of steps between false alarms. It needs no replays, which cost
       more regret than their information saves.
     * Gaps: of the upper confidence bounds mu + ``width`` sigma, instead of IPS estimates, whose variance is y^2 times
-      the leverage even when the other arms are well known.
-    * OP: a block of n steps plays argmin_P n sum P gap - c log det S(P, lambda/n), where lambda is the noise
-      variance and c = ``price`` sqrt(lambda): the regret paid for a nat of information. So sigma/T becomes
-      lambda/n and 2/beta becomes c/n; an arm of gap D gets about c/D pulls a block, as in algorithms of
-      logarithmic regret.
-    * E is ``first`` times the effective dimension, the n with n = sum_x pi(x) h(x) at ridge lambda/n; blocks
-      grow by ``growth``; a share ``design`` E/n of each block plays the optimal design, which detects
-      changes in arms that are otherwise not pulled.
+      the leverage even if the other arms are well known.
+    * OP: a block of n steps plays argmin_P n sum P gap - c log det S(P, lambda/n), with lambda the noise variance and
+      c = ``price`` sqrt(lambda) the regret paid for a nat of information. So sigma/T becomes lambda/n, and 2/beta
+      becomes c/n. An arm of gap D gets about c/D pulls a block, as in algorithms of logarithmic regret.
+    * E is the smallest n, up to 10 %, that is at least ``first`` times the effective dimension sum_x pi(x) h(x), with h
+      the leverages at ridge lambda/n. Blocks grow by the factor ``growth``. A share ``design`` E/n of each block plays
+      the optimal design pi, which detects changes of arms that are otherwise not pulled.
 
     No quantity depends on the horizon. Under slow drift it restarts whenever the change since the last restart is
     detectable. Unavailable arms are excluded from the draw. Rewards may arrive in any order. When arms are added or
-    retired (``AskTell``), it starts again with the present arms, as after an alarm, and forgets everything, because a
-    block is a design over the present arms.
+    retired (``AskTell``), it forgets everything and starts again with the present arms, as after an alarm.
 
-    Measured over 100 000 steps without change (draws of a GP, d = 1, noise 0.1): 38 false alarms at ``run_length`` 1e3,
-    where the guarantee is at most 100 on average, and 6 at 1e4 (guarantee: 10); ``python -m benchmarks.papers hong
-    detection`` has more. ``benchmarks/papers/results/hong/RESULTS.md`` has the regret, delays and false alarms of
-    the paper's environments. The defaults of ``price``, ``width``, ``first``, ``growth``
-    and ``design`` were chosen from five settings on other replicates.
+    Measured over 100 000 steps without change (draws of a GP, d = 1, noise 0.1): 38 false alarms at ``run_length`` 1e3
+    (guarantee: at most 100 on average), and 6 at 1e4 (guarantee: 10); ``python -m benchmarks.papers hong detection``
+    has more. ``benchmarks/papers/results/hong/RESULTS.md`` has the regret, delays and false alarms of the paper's
+    environments. The defaults of ``price``, ``width``, ``first``, ``growth`` and ``design`` were chosen from five
+    settings on other replicates.
 
     Args:
         model: an ``ArmGP`` of batch shape (S,) that does not drift.
-        run_length: mean number of steps between false alarms, at least (exact for a correct model).
+        run_length: a lower bound on the mean number of steps between false alarms, if the model is correct.
         price, width, first, growth, design: see above; the defaults rarely need a change.
         seed, first_replicate: of the arms drawn.
 
@@ -159,7 +157,9 @@ class CalibratedOPKB(Policy):
         self._phi = phi.expand(S, -1, -1)
         self._unit = covariance.diagonal(dim1=-2, dim2=-1).amax(-1).sqrt().expand(S)  # of rewards
         self._noise = model.noise_variance.expand(S)
-        first_block = cache(lambda s, noise: self._first_block(self._phi[s], noise))  # of those that agree
+        first_block = cache(
+            lambda s, noise: self._first_block(self._phi[s], noise)
+        )  # once for equal replicates
         each = enumerate(self._noise.tolist())
         found = [first_block(s if len(covariance) > 1 else 0, noise) for s, noise in each]
         self._base = [base for base, _ in found]
@@ -169,8 +169,7 @@ class CalibratedOPKB(Policy):
         self._begin()
 
     def _first_block(self, phi: Tensor, noise: float) -> tuple[int, Tensor]:
-        """E, the smallest n, up to 10 %, that is at least ``first`` times the effective dimension at ridge lambda/n,
-        and pi, (N,)."""
+        """E and pi, (N,)."""
         n = 1
         while n < _MOST_FIRST_STEPS:
             design = optimal_design(phi, noise / n, tolerance=_TOLERANCE)
@@ -184,7 +183,7 @@ class CalibratedOPKB(Policy):
 
     @property
     def playing_distribution(self) -> Tensor:
-        """The distribution the next arm is drawn from, (S, N)."""
+        """The distribution from which the next arm is drawn, (S, N)."""
         return self._playing
 
     @torch.no_grad()
@@ -247,8 +246,8 @@ class CalibratedOPKB(Policy):
     _parts = ("model", "_alarm", "_streams")
     _playing: Tensor  # the block's distribution, (S, N)
     _length: list[int]  # of the block, by replicate, as the next two
-    _left: list[int]
-    _block: list[int]
+    _left: list[int]  # steps left in the block
+    _block: list[int]  # its index
     _restarts: Tensor
     _detected: Tensor
 

@@ -15,7 +15,7 @@ from bandits_torch.theory.optimal_design import features_of_covariance
 
 
 class FeatureSource(Described, ABC):
-    """Features of the arms, which may be learned anew for each block."""
+    """Base class: features of the arms, which may be learned anew for each block."""
 
     replicates: int
     num_arms: int
@@ -28,14 +28,13 @@ class FeatureSource(Described, ABC):
     def learnt(self, replicate: int, counts: Tensor, sums: Tensor) -> Tensor:
         """phi of a later block, (N, p), from the epoch's pulls and summed rewards of each arm, (N,) each.
 
-        If the features did not change, returns the same tensor as ``initial``, so that the designs are kept.
+        Returns the tensor of ``initial`` itself if the features did not change, so that designs are not solved again.
         """
 
 
 class FixedFeatures(FeatureSource):
-    """The same features in every block.
-
-    Of a kernel: ``features_of_covariance(kernel(arms))``. Linear: the arms themselves.
+    """The same features in every block: ``features_of_covariance(kernel(arms))`` for a kernel, the arms themselves
+    for a linear function.
 
     Args:
         features: (N, p), or (S, N, p) for replicates that differ.
@@ -71,8 +70,8 @@ class NeuralFeatures(FeatureSource):
     steps of gradient descent from W^(0) on sum_t (f(x_t) - y_t)^2 / 2 + m lambda |W - W^(0)|^2 / 2 (Algorithm 6).
     Block 0 has the scale 1/sqrt(m) too, where Algorithm 5 prints none. With ``training_steps=0`` it is OPNN0.
 
-    The learning rate is 1 / (m (largest eigenvalue of D^{1/2} H D^{1/2} + lambda)), D the pulls of the arms and H
-    the Gram matrix at W^(0): the largest that is safe for the linearised network, where the paper tunes it.
+    The learning rate is 1 / (m (largest eigenvalue of D^{1/2} H D^{1/2} + lambda)), with D the pulls of the arms and H
+    the Gram matrix at W^(0). With it the linearised network converges; the paper tunes the rate.
 
     Args:
         arms: (N, d) features of the arms, of similar norms: the network has no biases.
@@ -127,7 +126,7 @@ class NeuralFeatures(FeatureSource):
         if self.training_steps == 0:
             return self._initial[replicate]
         learnt = gram(self.train(replicate, counts, sums), self.arms)
-        expected = "of a size, about 1, that a network can be trained on: with these its weights are no longer finite"
+        expected = "of a size near 1: with these the weights of the network are not finite after training"
         validation.require(bool(learnt.isfinite().all()), "reward", sums, expected)
         return features_of_covariance(learnt)
 

@@ -1,4 +1,4 @@
-"""OPKB and ADA-OPKB: blocks of doubling length, each played from a distribution of its own."""
+"""OPKB and ADA-OPKB: blocks of doubling length; in each, arms are drawn from a distribution fixed at its start."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from bandits_torch.theory.optimal_design import (
     propensity_matrix,
 )
 
-WARM_UP = "warm-up"  # rewards' centre and scale are learnt
+WARM_UP = "warm-up"  # ``reward_scale`` for which centre and scale are learned
 
 
 def subgaussian_scale(rkhs_bound: float, noise_scale: float, horizon: int, delta: float = 0.1) -> float:
-    """B + sigma sqrt(2 ln(T/delta)): the size that, with probability 1 - delta, none of T rewards exceeds.
+    """B + sigma sqrt(2 ln(T/delta)): with probability 1 - delta none of T rewards exceeds it in size.
 
     It replaces S + B of section 2 if the noise is sigma-sub-Gaussian, sigma = ``noise_scale``; the guarantees then
     hold with probability 1 - 2 delta. ``rkhs_bound``: B; ``horizon``: T.
@@ -67,10 +67,8 @@ class Constants:
         design_share: share s of pi(A) in Q = (1 - s) P* + s pi(A); 1/2 in the paper.
         first_replay: smallest index that is replayed; 0 in the paper.
         reward_scale: rewards are divided by it; the theory needs |y| <= 1 afterwards, so it is S + B in section 2.
-            ``"warm-up"``: centre and scale are learnt from the rewards (``RewardUnits``), and E is at least 2, as one
-            reward tells no scale.
-
-    sigma-sub-Gaussian noise may replace noise bounded by S (D.7) if ``subgaussian_scale`` is the scale.
+            ``"warm-up"``: centre and scale are learned from the rewards (``RewardUnits``), and E is at least 2, because
+            one reward has no scale. For sigma-sub-Gaussian noise use ``subgaussian_scale`` (D.7).
 
     Raises ValueError unless 0 <= ``design_share`` <= 1, 0 < ``delta`` < 1, ``first_replay`` is an integer >= 0 and
     every other constant is positive.
@@ -109,11 +107,11 @@ class Constants:
     def tuned() -> Constants:
         """Tuned at T = 10 000 and N = 100 on the sphere with one switch, as in the paper.
 
-        The published experiment departs from the theory by sigma = 100, delta = 1/T, E times 0.01, beta times 50,
-        mu times 0.2, thresholds times 0.005, a mixture of 0.2 and no replay below index 4, with gamma halved
-        (1/2 log det = 34.65 at N = 100; 69.3 here). That is c1 = 0.1, c2 = 1.81, c3 = 0.02, c4 = 0.125, and
-        c0 = 0.276 if mu in the thresholds is the smaller one too. A coordinate search of 12 settings from there
-        (``benchmarks/papers``, hong tuning) moved c0 and c3: larger thresholds, shorter blocks.
+        The published experiment differs from the theory: sigma = 100, delta = 1/T, E times 0.01, beta times 50, mu
+        times 0.2, thresholds times 0.005, a mixture of 0.2, no replay below index 4, and gamma halved (1/2 log det =
+        34.65 at N = 100; 69.3 here). That is c1 = 0.1, c2 = 1.81, c3 = 0.02, c4 = 0.125, and c0 = 0.276 if the
+        thresholds use the smaller mu too. A coordinate search of 12 settings from there (``benchmarks/papers``, hong
+        tuning) gave larger thresholds (c0) and shorter blocks (c3).
         """
         return Constants(
             sigma=100.0,
@@ -128,7 +126,7 @@ class Constants:
         )
 
     def schedule(self, num_arms: int, horizon: int, gain: float) -> Schedule:
-        """The numbers for N arms, T steps and gamma = ``gain``."""
+        """The schedule for N arms, T steps and gamma = ``gain``."""
         validation.positive_integer("num_arms", num_arms)
         validation.require(isinstance(horizon, int) and horizon >= 2, "horizon", horizon, "an integer >= 2")
         validation.positive("gain", gain)
@@ -147,9 +145,9 @@ class Schedule:
     """Block lengths, mixtures, exploitation and thresholds of one run.
 
     Attributes:
-        constants, horizon, gain: the values that the schedule follows from.
+        constants, horizon, gain: from which the schedule was computed.
         base: E.
-        alpha, c0, c2: as in ``Constants``, evaluated.
+        alpha, c0, c2: see ``Constants``.
     """
 
     constants: Constants
@@ -224,10 +222,11 @@ class Epoch(HasState):
     Attributes:
         clock: steps made.
         block: j.
-        pending, active: intervals to come and under way; the active one of smallest index is played.
-        cumulative: reward sums by strategy (J, N) and length of C(k), for each block k that is over.
+        pending, active: intervals that have not begun, and those under way; the active one with the smallest index is
+            played.
+        cumulative: reward sums by strategy (J, N) and number of steps of C(k), for each finished block k.
         matrices: M(P^(m)) of the strategies m = 0, ..., j, (j + 1, N, N), in the features of block j.
-        phi: the features of block j, read while it begins. They are not part of the state: the next block has its own.
+        phi: the features of block j. They are read only when the block begins, and are not part of the state.
     """
 
     clock: int
@@ -270,10 +269,10 @@ class Epoch(HasState):
 class RewardUnits(HasState):
     """Rewards y become (y - centre) / scale, for each replicate.
 
-    With a number as scale, the centre is 0. Learnt (``"warm-up"``): block 0 of an epoch plays the optimal design
-    whatever the rewards are, so it is the warm-up and costs nothing. When it ends, the centre is the mean of all
-    rewards since the last reset, the scale their largest distance from it; both stay until the next epoch. Later
-    rewards may exceed what was seen, so |y| <= 1 holds only for the past.
+    If the scale is a number, the centre is 0. With ``"warm-up"`` both are learned in block 0 of an epoch, which plays
+    the optimal design whatever the rewards are. When it ends, the centre is set to the mean of all rewards since the
+    last reset, and the scale to their largest distance from it; both stay until the next epoch. Later rewards may be
+    larger, so |y| <= 1 holds only for the past.
 
     Args:
         scale: a number > 0, or ``"warm-up"``.
@@ -287,7 +286,7 @@ class RewardUnits(HasState):
 
     centre: Tensor
     scale: Tensor
-    total: Tensor  # of all rewards, as the next three
+    total: Tensor  # (S,), of all rewards since the last reset, as the next three
     count: Tensor
     lowest: Tensor
     highest: Tensor
@@ -306,12 +305,13 @@ class RewardUnits(HasState):
         return (reward - self.centre) / self.scale
 
     def raw(self, s: int) -> None:
-        """Begin an epoch of replicate s: its rewards are kept unscaled."""
+        """Begin an epoch of replicate s, whose rewards are summed unscaled during block 0."""
         if self.learns:
             self.centre[s], self.scale[s] = 0.0, 1.0
 
     def learn(self, s: int, sums: Tensor, counts: Tensor) -> Tensor:
-        """Learn the units after block 0 of replicate s; returns its reward sums (N,) in them, with ``counts`` (N,)."""
+        """Learn the units after block 0 of replicate s. Returns its reward ``sums`` (N,), of ``counts`` (N,) pulls, in
+        these units."""
         if not self.learns:
             return sums
         centre = self.total[s] / self.count[s]
@@ -323,19 +323,19 @@ class RewardUnits(HasState):
 class OPKB(Policy):
     """OPKB (Hong, Li & Tewari 2023, Algorithm 2); with neural features, OPNN (Algorithm 5).
 
-    It plays P^(0) = pi for E steps, then in block j = 1, 2, ... P^(j) = (1 - mu_j) Q^(j) + mu_j pi for 2^j E steps,
-    Q^(j) the solution of OP for the gaps of the IPS estimates over all earlier blocks. With ``Constants.theory()``,
-    block 0 lasts thousands of steps; ``policy.schedules[0].describe()`` shows how the number comes about.
+    It draws arms from P^(0) = pi for E steps, then in block j = 1, 2, ... from P^(j) = (1 - mu_j) Q^(j) + mu_j pi for
+    2^j E steps, with Q^(j) the solution of OP for the gaps of the IPS estimates over all earlier blocks. With
+    ``Constants.theory()``, block 0 lasts thousands of steps; ``policy.schedules[0].describe()`` shows why.
 
     A step costs O(S N) for all replicates; the start of a replicate's block costs two convex programs of about 10 ms
-    each at N = 100. Unavailable arms are excluded from the draw (uniform over the rest if no mass is left), for which
-    the IPS estimates do not correct.
+    each at N = 100. Unavailable arms are excluded from the draw (uniform over the rest if they have no probability);
+    the IPS estimates do not correct for that.
 
-    A reward is assigned to the strategy being played, so a reward of a choice before the last reward is a ValueError.
+    The strategy played now learns the reward, so a reward of a choice made before the last reward is a ValueError.
 
-    When arms are added or retired (``AskTell``), it starts again: a new epoch begins, with designs and schedule for the
-    present arms. Its guarantees are then those of a run that begins at that time with the same T, which is at least the
-    number of remaining steps. Each such change adds the regret of a block 0.
+    When arms are added or retired (``AskTell``), a new epoch begins, with designs and schedule for the present arms.
+    The guarantees are then those of a run that begins at that time with the same T, which is at least the number of
+    remaining steps. Each such change adds the regret of a block 0.
 
     Args:
         features: the feature source; sizes S and N come from it.
@@ -382,10 +382,10 @@ class OPKB(Policy):
         self._begin()
         self._restarted(None)
 
-    # -- what ADA-OPKB adds ----------------------------------------------------------------------------
+    # -- hooks for ADA-OPKB ----------------------------------------------------------------------------
 
     def _replays(self, s: int, start: int, block: int) -> list[Interval]:
-        """Intervals inside block j, which starts at ``start``, at which older strategies are played."""
+        """Intervals inside block j, which starts at ``start``, in which older strategies are played."""
         return []
 
     def _over(self, s: int, interval: Interval) -> bool:
@@ -396,7 +396,7 @@ class OPKB(Policy):
 
     @property
     def playing_distribution(self) -> Tensor:
-        """The distribution the next arm is drawn from, (S, N)."""
+        """The distribution from which the next arm is drawn, (S, N)."""
         return self._strategies[self._rows, self._playing]
 
     @torch.no_grad()
@@ -408,7 +408,7 @@ class OPKB(Policy):
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
-        """Add the reward to its strategy's sums; at the ends of intervals, test, restart, begin anew."""
+        """Add the reward to its strategy's sums. At the end of an interval test for a change; begin the next block."""
         arm, reward = observation.arm, observation.reward
         self._choices.check(observation)
         check_turn(observation, self._turn)
@@ -440,7 +440,7 @@ class OPKB(Policy):
     # -- events ----------------------------------------------------------------------------------------
 
     def _advance(self, s: int) -> bool:
-        """Test intervals of replicate s that end now; returns whether a block begins, after a restart or not."""
+        """Test the intervals of replicate s that end now. Returns whether a block begins, also after a restart."""
         epoch = self._epochs[s]
         ended = [i for i in epoch.active if i.end == epoch.clock]
         epoch.active = [i for i in epoch.active if i.end > epoch.clock]
@@ -454,7 +454,6 @@ class OPKB(Policy):
         if epoch.active:
             self._start_pending(s)
             return False
-        # the interval of the block itself was the last
         epoch.cumulative.append((self._sums[s, : epoch.block + 1].clone(), epoch.clock))
         return True
 
@@ -475,7 +474,7 @@ class OPKB(Policy):
                 self._strategies[s, 0] = self._pi[s]
                 continue
             epoch.phi = self.features.learnt(s, self._counts[s], self._sums[s].sum(0))
-            if epoch.phi is not first:  # gaps and matrices in the new features
+            if epoch.phi is not first:
                 epoch.matrices = self._matrices(s, epoch.block)
             alike.setdefault((epoch.phi.shape, epoch.phi is first), []).append(s)
         for group in alike.values():
@@ -493,7 +492,7 @@ class OPKB(Policy):
             self._start_pending(s)
 
     def _next_strategies(self, replicates: Sequence[int], gaps: Tensor) -> Tensor:
-        """P^(j) = (1 - mu_j) Q^(j) + mu_j pi of each, with Q^(j) where Algorithms 3 and 7 misprint Q^(m_t).
+        """P^(j) = (1 - mu_j) Q^(j) + mu_j pi of each. (Algorithms 3 and 7 misprint Q^(m_t) for Q^(j).)
 
         ``gaps``: (n, N). The features of all n blocks have one shape; all or none are the initial ones.
         """
@@ -524,7 +523,7 @@ class OPKB(Policy):
     # -- estimates -------------------------------------------------------------------------------------
 
     def _matrices(self, s: int, count: int) -> Tensor:
-        """M(P^(m)), m = 0, ..., count - 1, in the features of the block; known ones are kept."""
+        """M(P^(m)), m = 0, ..., count - 1, in the features of the block; computes only those that are missing."""
         epoch = self._epochs[s]
         assert epoch.phi is not None
         known = epoch.matrices
@@ -542,14 +541,14 @@ class OPKB(Policy):
     # -- state -----------------------------------------------------------------------------------------
 
     _parts = ("_epochs", "_units", "_streams", "_schedule_streams")
-    _sums: Tensor  # of rewards, (S, strategies, N)
-    _counts: Tensor  # (S, N)
-    _strategies: Tensor  # (S, strategies, N)
-    _playing: Tensor  # index of the strategy each replicate plays, (S,)
+    _sums: Tensor  # of rewards by strategy and arm, (S, strategies, N)
+    _counts: Tensor  # pulls in the epoch, (S, N)
+    _strategies: Tensor  # P^(m), (S, strategies, N)
+    _playing: Tensor  # index of the strategy that each replicate plays, (S,)
     _restarts: Tensor
     _detected: Tensor
     _block: Tensor
-    _turn: int  # rewards learnt
+    _turn: int  # rewards learned
     _lasting = ("_turn",)
 
     def _fresh(self) -> dict[str, Any]:
@@ -568,14 +567,14 @@ class OPKB(Policy):
 class AdaOPKB(OPKB):
     """ADA-OPKB (Hong, Li & Tewari 2023, Algorithms 3 and 4); with neural features, ADA-OPNN (Algorithm 7).
 
-    * Schedule: inside block j and for each m < j, at every multiple of 2^m E a replay of P^(m) of length
-      2^m E starts with probability 2^{(m - j)/2}. The scheduled strategy of smallest index is played.
+    * Schedule: inside block j, for each m < j from ``first_replay`` on, at every multiple of 2^m E steps a replay of
+      P^(m) of length 2^m E starts with probability 2^{(m - j)/2}. The scheduled strategy of smallest index is played.
     * Test: when a scheduled interval I of index m (the block itself has index j) ends, restart if for some
       k < j and x, with C(k) the blocks 0, ..., k,
       gap_I(x) - 4 gap_C(k)(x) > 4 c0 mu_{min(m, k)}, or the same with I and C(k) exchanged (equation 8).
 
-    Corrections of the print: P^(j) is built from Q^(j), not from Q^(m_t), which is not yet defined; E and alpha keep
-    the C0 of Algorithm 2. Arguments and cost: ``OPKB``.
+    Corrections of the print: P^(j) uses Q^(j), not Q^(m_t), which is not yet defined; E and alpha keep the C0 of
+    Algorithm 2. Arguments and cost: ``OPKB``.
     """
 
     def _replays(self, s: int, start: int, block: int) -> list[Interval]:
@@ -608,8 +607,8 @@ class AdaOPKB(OPKB):
 
 
 def draw(P: Tensor, streams: ReplicateStreams, available: Tensor | None = None) -> Tensor:
-    """Arms (S,) drawn from P (S, N) with the next uniform numbers of ``streams``, among those available (a mask that
-    was checked). Where no mass is left on the available arms they are drawn uniformly."""
+    """Arms (S,) drawn from P (S, N) with the next uniform numbers of ``streams``, among those ``available`` (a checked
+    mask); uniformly if these have no probability."""
     if available is not None:
         P = P * available
         P = torch.where(P.sum(-1, keepdim=True) > 0, P, available.to(P))
