@@ -1,4 +1,4 @@
-"""BoTorch acquisition functions over models that change with time. EI, PI and others are used from BoTorch itself.
+"""BoTorch acquisition functions over models that change with time. BoTorch's own EI, PI and others work too.
 
     symbol     in code                 meaning                                                     used by
     mu, sigma  model.posterior         posterior mean and standard deviation of the model          all

@@ -1,4 +1,4 @@
-"""Acquisition functions over a batch of candidate priors: the scores under all priors become one value per point."""
+"""Acquisition functions over a batch of candidate priors: they reduce the scores under all priors to one value."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class OverPriors(AcquisitionFunction, ABC):
     """Scores points under every candidate prior, and reduces the P scores of a point to one value.
 
     Called with X, ``t_batch x 1 x d``, it returns ``t_batch`` values, broadcast with the other batch dimensions of the
-    model. So it works in ``optimize_acqf`` and ``optimize_acqf_discrete``. ``prior(X)`` is the index of the prior that
-    gives the value. Pending points belong to ``base``: pass them to it as ``X_pending=``, or call ``set_X_pending``.
+    model, so it works in ``optimize_acqf`` and ``optimize_acqf_discrete``. ``prior(X)`` is the index of the prior that
+    gives the value. Pending points are those of ``base``: give it ``X_pending=``, or call ``set_X_pending`` here.
 
     Args:
         base: an acquisition function for q = 1, over a model of batch shape ``(..., P)``.
@@ -53,7 +53,7 @@ class OverPriors(AcquisitionFunction, ABC):
 
     @abstractmethod
     def reduce(self, scores: Tensor) -> tuple[Tensor, Tensor]:
-        """Reduce scores ``... x P`` to values ``...``, with the indices ``...`` of the priors that give them."""
+        """Reduce scores ``... x P`` to values ``...`` and the indices ``...`` of the priors that give them."""
 
     @over_t_batches(expected_q=1, any_output=True)
     def forward(self, X: Tensor) -> Tensor:

@@ -16,9 +16,9 @@ from bandits_torch import validation
 from bandits_torch.domain import Domain
 from bandits_torch.models.online_model import with_time
 
-# A spread of values below which the optimisers, which stop at gradients of 1e-5, would end early.
+# Values with a smaller spread are scaled up, because the optimisers stop at gradients of 1e-5.
 _FLAT = 0.01
-_ROUNDING = 1e-9  # of the largest value: a smaller spread is that of rounding
+_ROUNDING = 1e-9  # times the largest value: a smaller spread is due to rounding
 
 
 @validation.names_arguments
@@ -27,7 +27,7 @@ class PointSearch:
     """How an acquisition is maximised: local searches (L-BFGS-B) from warm starts and from the best raw samples.
 
     Attributes:
-        num_restarts: local searches per replicate, warm starts included.
+        num_restarts: local searches per replicate, warm starts included; at least one more than the warm starts.
         raw_samples: Sobol points evaluated to find starts.
         warm_start: whether a search also starts at the previous step's optimum.
         options: of ``optimize_acqf``, such as ``{"maxiter": 50, "factr": 1e10}``.
@@ -53,7 +53,7 @@ class PointSearch:
         validation.instance("warm_start", self.warm_start, bool, "True or False")
 
     def at_step(self, step: int) -> PointSearch:
-        """The search of step 1, 2, ...; here the same at every step."""
+        """The search of step 1, 2, ...; by default the same at every step."""
         return self
 
     def values(self, X: Tensor) -> Tensor:
@@ -61,11 +61,11 @@ class PointSearch:
         return X
 
     def inward(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-        """Ends (S, d) of a box, whose points have ``values`` between ``low`` and ``high``."""
+        """Ends (S, d) of the box of points whose ``values`` lie between ``low`` and ``high``."""
         return low, high
 
     def opening(self, domain: Domain, step: int, replicates: int, seed: int) -> Tensor | None:
-        """Points (S, d) of the initial design to play after ``step`` others, equal in all replicates; None after it."""
+        """Points (S, d) of the initial design after ``step`` others, equal in all replicates; None after the last."""
         if step >= self.initial:
             return None
         return domain.samples(self.initial, seed, replicates)[step]
@@ -82,9 +82,9 @@ class PointSearch:
     ) -> tuple[Tensor, Tensor]:
         """argmax over x in the domain of acquisition([x, time]), separately for each replicate.
 
-        All local searches of all replicates advance together, with one batched evaluation per round. Each has a
+        All local searches of all replicates advance together, with one batched evaluation per iteration. Each has a
         separate L-BFGS-B state, so a replicate's optimum does not depend on the others. (With inequality constraints
-        BoTorch runs SLSQP, one search at a time.)
+        BoTorch runs SLSQP, and one search at a time for several replicates.)
 
         Args:
             acquisition: over a model of batch shape (S,), or () for S = 1; values ``t_batch x S`` of inputs
@@ -116,7 +116,7 @@ class PointSearch:
         fixed = {i: v.repeat(rounds) if Domain.differs(v) else v for i, v in fixed.items()}
         options = dict(self.options)
         if unit.inequality_constraints:
-            options.pop("factr", None)  # of L-BFGS-B alone
+            options.pop("factr", None)  # an option of L-BFGS-B, unknown to SLSQP
         if replicates > 1:
             member = torch.arange(replicates, dtype=bounds.dtype, device=bounds.device).repeat(rounds)
             fixed[bounds.shape[-1]] = member
@@ -150,8 +150,8 @@ class PointSearch:
     def _starts(
         self, inside: _InBoxes, domain: Domain, time: float | None, starts: Tensor | None, seed: int
     ) -> tuple[Tensor, Tensor]:
-        """Starts of the searches, R x S x D: the warm starts first, then the best raw samples. And a factor for each
-        replicate's values, (S,), where those of the raw samples hardly differ."""
+        """Starts of the searches, R x S x D: the warm starts, then the best raw samples. And a factor for each
+        replicate's values, (S,): above 1 if values of its raw samples differ by less than ``_FLAT``."""
         raw = _with_time(domain.samples(self.raw_samples, seed, len(inside.low)), time)  # n x S x d
         warm = raw[:0]
         if starts is not None and self.warm_start:
@@ -174,8 +174,8 @@ class PointSearch:
 
 
 class _InBoxes(AcquisitionFunction):
-    """Values at points of the unit cube, which is stretched to each replicate's box, times the replicate's ``factor``
-    (S,). If there are several replicates, the last column is the index of a point's own."""
+    """An acquisition over the unit cube, which is scaled to each replicate's box, times the replicate's ``factor``
+    (S,). If there are several replicates, the last column of X is the replicate's index."""
 
     factor: Tensor
 
@@ -186,13 +186,13 @@ class _InBoxes(AcquisitionFunction):
         self.low, self.high, self.side = low, high, torch.where(high > low, high - low, 1.0)
 
     def unit(self, domain: Domain) -> Domain:
-        """The domain of points of the unit cube for ``domain``, whose boxes these are."""
+        """``domain``, whose boxes these are, in coordinates of the unit cube."""
         there = self.to_unit(domain.fix(self.low.clone()))
         fixed = {
             i: there[:, i] if bool((there[:, i] != there[0, i]).any()) else float(there[0, i])
             for i in domain.fixed_features
         }
-        low, side = self.low[0], self.side[0]  # constraints come only with boxes that are all the same
+        low, side = self.low[0], self.side[0]  # a domain with constraints has the same box in all replicates
         constraints = [
             (i, c * side[i], rhs - float(c @ low[i])) for i, c, rhs in domain.inequality_constraints
         ]
@@ -200,15 +200,15 @@ class _InBoxes(AcquisitionFunction):
         return Domain(bounds, constraints, fixed)
 
     def to_unit(self, X: Tensor) -> Tensor:
-        """Points of the unit cube for points ``... x S x d`` of the boxes."""
+        """Map points ``... x S x d`` of the boxes to the unit cube."""
         return (X - self.low) / self.side
 
     def from_unit(self, X: Tensor) -> Tensor:
-        """Points ``... x S x d`` of the boxes for points of the unit cube."""
+        """Map points ``... x S x d`` of the unit cube to the boxes."""
         return torch.minimum(self.low + self.side * X, self.high)
 
     def grid(self, X: Tensor) -> Tensor:
-        """Values n x S of points n x S x D, column s for replicate s; coordinates beyond d stay as they are."""
+        """Values n x S of points n x S x D, column s for replicate s; columns after the first d are not scaled."""
         d = self.low.shape[-1]
         return _grid(self.acquisition, torch.cat([self.low + self.side * X[..., :d], X[..., d:]], -1))
 
@@ -220,10 +220,10 @@ class _InBoxes(AcquisitionFunction):
             return self.grid(X).squeeze(-1) * self.factor + zero
         points, member = X[:, 0, :-1], X[:, 0, -1].long()
         one_hot = member.unsqueeze(-1) == torch.arange(replicates, device=X.device)
-        # Place of each point among those of its replicate.
+        # The number of each point among those of its replicate. Replicates with fewer points are filled up.
         rank = one_hot.cumsum(0).gather(-1, member.unsqueeze(-1)).squeeze(-1) - 1
-        idle = points[:1].detach().expand(int(rank.max()) + 1, replicates, -1)
-        return self.grid(idle.index_put((rank, member), points))[rank, member] * self.factor[member] + zero
+        filler = points[:1].detach().expand(int(rank.max()) + 1, replicates, -1)
+        return self.grid(filler.index_put((rank, member), points))[rank, member] * self.factor[member] + zero
 
 
 def _grid(acquisition: AcquisitionFunction, X: Tensor) -> Tensor:
@@ -235,8 +235,8 @@ def _with_time(X: Tensor, time: float | None) -> Tensor:
     return X if time is None else with_time(X, time)
 
 
-_MOST = 1_000_000  # points of D_t
-_AT_ONCE = 1 << 14
+_MOST = 1_000_000  # points of D_T
+_AT_ONCE = 1 << 14  # points evaluated together
 
 
 @validation.names_arguments
@@ -246,11 +246,11 @@ class GridSearch(PointSearch):
 
         |f(x) - f([x]_t)| <= sum_j B L_j |x_j - [x_j]_t| <= 1 / t^2,
 
-    f of RKHS norm at most B, L_j the largest standard deviation of its partial derivative along x_j under the kernel
-    (Chowdhury & Gopalan 2017, equation 7, which their Theorem 4 for GP-TS uses, with one L for all coordinates). Side
-    j is cut into ceil(B L_j r_j d t^2 / 2) cells, r_j its length, with a point of D_t in the middle of each: half as
-    many per side as the paper's B L r d t^2, and as many in any unit of x_j. After step ``until`` D_t no longer
-    changes, and the theorem does not apply.
+    for f of RKHS norm at most B and L_j the largest standard deviation of its partial derivative along x_j under the
+    kernel (Chowdhury & Gopalan 2017, equation 7, which their Theorem 4 for GP-TS uses, with one L for all coordinates).
+    Side j, of length r_j, is cut into ceil(B L_j r_j d t^2 / 2) cells with a point of D_t in the middle of each: half
+    as many as the paper's B L r d t^2, and independent of the unit of x_j. After step ``until`` D_t no longer changes,
+    and the theorem does not apply.
 
     Attributes:
         lipschitz: B L_j of each coordinate, or one number for all.
@@ -337,12 +337,11 @@ class GridSearch(PointSearch):
 
 
 class LoweredEnds(AcquisitionFunction):
-    """a(x, t) - c mean_j (2 z_j - 1)^2, z the point x in the unit cube of the box.
+    """a(x, t) - c mean_j (2 z_j - 1)^2, with z the point x scaled from the box to the unit cube.
 
-    The ends of a box are expected to be worse than its middle: a range is usually given so that it contains the best
-    point. An upper confidence bound alone begins at the corners, where uncertainty is largest, and in d dimensions
-    there are 2^d of them. Siivola et al. 2018 and Oh, Gavves & Welling 2018 describe the problem; the quadratic prior
-    mean is our simpler remedy.
+    The ends of a box are expected to be worse than its middle, because a range is usually chosen to contain the best
+    point. An upper confidence bound alone starts at the 2^d corners, where uncertainty is largest. Siivola et al. 2018
+    and Oh, Gavves & Welling 2018 describe the problem; the quadratic prior mean is our simpler remedy.
 
     Args:
         acquisition: a, over [x, time].

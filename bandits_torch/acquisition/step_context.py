@@ -19,7 +19,7 @@ _Class = TypeVar("_Class", bound=type)
 
 
 def _nothing(*sizes: int) -> None:
-    """The default where a step has no random numbers, or no choices."""
+    """The default: no random numbers, no choices."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class StepContext:
     """What an acquisition function may need at a step besides the model. Random numbers are drawn on request.
 
     Attributes:
-        time: of the choice; None for a model without time.
-        width: multiplies sigma, broadcasts to the model's batch; None for a policy without one.
+        time: the time of the choice; None for a model without time.
+        width: the number that multiplies sigma, broadcasts to the model's batch; None for a policy without a width.
         base_samples: a function that returns standard normal numbers, ``batch_shape x N`` for N arms, or
             ``batch_shape x M x N`` if it is called with M; None: there are none.
         seeds: a function that returns a seed for each replicate, the same in a batch and alone; None: there are none.
@@ -58,9 +58,7 @@ def built_by_name(**defaults: Any) -> Callable[[_Class], _Class]:
     """Registers a class with BoTorch: built by name, it takes the arguments of its constructor, with these defaults."""
 
     def register(cls: Any) -> Any:
-        @functools.wraps(
-            cls.__init__
-        )  # from its signature BoTorch reads which of its own arguments to leave out
+        @functools.wraps(cls.__init__)  # BoTorch drops arguments that are not in this signature
         def arguments(model: Model, **given: Any) -> dict[str, Any]:
             return {"model": model} | defaults | given
 

@@ -1,5 +1,5 @@
-"""Randomised choices: draws of the posterior over a finite set, and the probability of playing an arm; pathwise draws,
-of the prior and corrected by the data, over the arms of large sets or the points of a domain."""
+"""Randomised choices: joint draws of the posterior over a finite set; pathwise draws (a draw of the prior, corrected by
+the data) over large sets of arms or the points of a domain; and the probability of playing an arm."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from bandits_torch.models.points.botorch_twin import TransformedKernel
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.theory.widths import Width
 
-_EXACT_UP_TO = 2000
-_NEGLIGIBLE = 1e-12  # of the present's variance: observations less correlated with it are left out
+_EXACT_UP_TO = 2000  # arms, up to which a pathwise draw uses an exact root
+_NEGLIGIBLE = 1e-12  # observations with a smaller covariance over time with the present are left out
 
 
 class IndependentDraws(AcquisitionFunction, ABC):
@@ -42,13 +42,13 @@ class IndependentDraws(AcquisitionFunction, ABC):
 
     With m pending points (``set_X_pending``, m x d) the next point is evaluated on draw m. The q points that BoTorch
     chooses sequentially then maximise q independent draws, as in parallel Thompson sampling
-    (Kandasamy et al. 2018, Parallelised Bayesian optimisation via Thompson sampling, Algorithm 1). X with q > 1 points
-    has the sum of their values, as with BoTorch's ``PathwiseThompsonSampling``.
+    (Kandasamy et al. 2018, Parallelised Bayesian optimisation via Thompson sampling, Algorithm 1). The value of X with
+    q > 1 points is the sum of their values, as in BoTorch's ``PathwiseThompsonSampling``.
 
-    Subclasses make the first draw at construction (``_draws``). Each further draw is made at its first use, and kept.
+    Subclasses make the first draw at construction (``_draws``). Each further draw is made when it is first needed.
 
     Attributes:
-        is_draw: True: a policy's choices with others pending are draws from the posterior as it is.
+        is_draw: True: while pulls are pending, a policy draws from the posterior without them.
     """
 
     is_draw = True
@@ -87,8 +87,8 @@ class ThompsonSampling(IndependentDraws):
         model: an ``ArmGP``, or any single-output BoTorch model together with ``choices``.
         width: v_t of GP-TS (Chowdhury & Gopalan 2017, Algorithm 2), which scales the posterior standard
             deviation; 1 is plain Thompson sampling. A number, a tensor of ``model.batch_shape`` or a ``Width``.
-        base_samples: standard normal numbers, ``model.batch_shape x N``, of the first draw; by default from PyTorch's
-            generator, as those of further draws (for pending points) always are.
+        base_samples: standard normal numbers, ``model.batch_shape x N``, for the first draw; by default, and for
+            further draws (for pending points) always, they come from PyTorch's global generator.
         choices: ``N x d`` inputs, for a model other than ``ArmGP``.
         time: when the arms will be pulled, for a drifting ``ArmGP`` (default: its latest observation).
         X_pending: points chosen and not yet observed, ``m x d``, as ``set_X_pending`` takes them.
@@ -131,7 +131,7 @@ class ThompsonSampling(IndependentDraws):
 
     @classmethod
     def at_step(cls, model: Model, step: StepContext) -> ThompsonSampling:
-        """The draw of one step of a policy, from its random numbers."""
+        """The draw of one step of a policy, from the policy's random numbers."""
         width = 1.0 if step.width is None else step.width
         return cls(model, width, base_samples=step.base_samples(), choices=step.choices(), time=step.time)
 
@@ -178,10 +178,10 @@ class ThompsonSampling(IndependentDraws):
 class PredictiveSampling(Described):
     """Predictive sampling: plays the best arm of the mean of f(t) given the past and a draw of all future rewards.
 
-    Thompson sampling draws f(t) from its posterior. So it explores even what will have changed before the information
-    can be used. Predictive sampling draws the rewards of all arms at t + d, t + 2d, ... from the posterior, and plays
-    the best arm of E[f(t) | the past, these rewards]. Information about the present that says nothing about the future
-    counts for nothing. The definition is the source's. The future of all arms and the closed form below are ours.
+    Thompson sampling draws f(t) from its posterior, so it also explores what will change before the information can be
+    used. Predictive sampling draws the rewards of all arms at t + d, t + 2d, ... from the posterior, and plays the best
+    arm of E[f(t) | the past, these rewards]. It ignores information about the present that says nothing about the
+    future. The definition is that of the source; rewards of all arms and the closed form below are ours.
 
     Between steps f(t + d) = a f(t) + an independent GP of covariance c K (``MarkovTimeKernel.transition``). Let J be
     the information (inverse covariance) about f(t + d) in the rewards from t + d on, each with noise variance lambda.
@@ -217,7 +217,7 @@ class PredictiveSampling(Described):
     def __init__(self, model: ArmGP, interval: float = 1.0) -> None:
         self.interval = validation.positive("interval", interval)
         self._check(model)
-        # A model, its hyperparameters, and B of them.
+        # A model, its hyperparameters, and B for these.
         self._future_of: tuple[ArmGP, list[Tensor], Tensor] | None = None
 
     def __call__(
@@ -250,8 +250,8 @@ class PredictiveSampling(Described):
         return torch.linalg.solve_triangular(factor, kept * flat, upper=False).mT.reshape(covariance.shape)
 
     def _noise(self, model: ArmGP) -> Tensor:
-        """B of each member of the flat batch, or one for all, (b or 1, N, N), float64. Kept while the hyperparameters
-        are what they were: they may be learned."""
+        """B of each member of the flat batch, or one for all, (b or 1, N, N), float64. Cached until the hyperparameters
+        change, which may be learned."""
         now, before = [model.noise_variance, *model.prior.kernel.state_dict().values()], self._future_of
         same = before is not None and before[0] is model and all(map(torch.equal, before[1], now))
         if before is not None and same:
@@ -262,7 +262,7 @@ class PredictiveSampling(Described):
         if bool((noise == noise[0]).all()):
             noise = noise[:1]
         values, vectors = torch.linalg.eigh(K)
-        if len(K) > 1:  # member m has K number m % q
+        if len(K) > 1:  # member m has K[m % len(K)]
             values, vectors = values.repeat(b // len(K), 1), vectors.repeat(b // len(K), 1, 1)
         fresh = gained * values.clamp_min(0.0)
         lead = noise * (1 - kept.square()) - fresh
@@ -323,16 +323,16 @@ class PlayingProbability(AcquisitionFunction):
 class PathwiseThompsonSampling:
     """Builds, once per step, one draw f ~ GP(mu, width^2 k) over all arms of an ``ArmGP``, without an N x N matrix.
 
-    With g a draw of the prior over space and time and e of the noise (Matheron's rule; Wilson et al. 2020),
+    For width 1, with draws g of the prior minus its mean m and e of the noise (Matheron's rule; Wilson et al. 2020),
 
-        f(x, now) = g(x, now) + k((x, now), data) (K_t + lambda I)^{-1} (y - g(data) - e).
+        f(x, now) = m(x) + g(x, now) + k((x, now), data) (K_t + lambda I)^{-1} (y - m - g(data) - e).
 
     g(x, t) = a(x)^T w(t) with rows a(x) of a root A, A A^T = K over the arms, and w(t) independent Gauss-Markov
     paths with the time kernel's covariance, drawn exactly at the times of the data and now. The
     draw is exact if A is: for an exact ``root`` (such as ``GridDraws.root``), and by default for up to 2 000 arms. For
-    more arms, A consists of random Fourier features (squared exponential and Matern kernels). The prior term is then
-    approximate, with a covariance within about 2 sqrt(ln(N) / features) k(x, x) of the kernel's at all pairs of arms;
-    the correction by the data stays exact.
+    more arms, A consists of random Fourier features (squared exponential and Matern kernels). The covariance of g then
+    differs from the kernel by at most about 2 sqrt(ln(N) / features) k(x, x) at all pairs of arms; the correction by
+    the data stays exact.
 
     Pass it to ``IndexPolicy`` as the acquisition.
 
@@ -370,7 +370,7 @@ class PathwiseThompsonSampling:
     def __call__(
         self, model: ArmGP, width: float | Tensor | Width = 1.0, time: float | None = None
     ) -> AcquisitionFunction:
-        """The draw as an acquisition over arm indices; further draws are made for pending points."""
+        """The draw as an acquisition over arm indices, which makes further draws for pending points."""
         scale = width_now(width, model).to(model.arms).expand(model.batch_shape).reshape(-1, 1)
 
         @torch.no_grad()
@@ -475,7 +475,7 @@ class PathwiseThompsonSampling:
 
 
 class _ArmDraw(IndependentDraws):
-    """Functions over the arms, looked up by index; ``draw`` makes the next."""
+    """Draws over the arms, evaluated at arm indices; ``draw`` makes the next one."""
 
     def __init__(self, model: Model, draw: Callable[[], Tensor]) -> None:
         super().__init__(model)
@@ -492,9 +492,9 @@ class _ArmDraw(IndependentDraws):
 class PathwisePointDraw(IndependentDraws):
     """One draw f ~ GP(mu, width^2 k) at one time per batch member, as a differentiable function of the points.
 
-    With g a draw of the prior and e of the noise (Matheron's rule; Wilson et al. 2020),
+    For width 1, with draws g of the prior minus its mean m and e of the noise (Matheron's rule; Wilson et al. 2020),
 
-        f(x) = g(x, now) + k((x, now), data) (K_t + lambda I)^{-1} (y - m - g(data) - e).
+        f(x) = m(x) + g(x, now) + k((x, now), data) (K_t + lambda I)^{-1} (y - m - g(data) - e).
 
     g(x, t) = phi(x)^T w(t): phi are BoTorch's random Fourier features of the kernel over space, and w(t) Gaussian
     paths with the time kernel's covariance, drawn exactly at the times of the data and now, for any time
@@ -502,8 +502,8 @@ class PathwisePointDraw(IndependentDraws):
 
     Args:
         model: an ``OnlineGP`` of batch shape () or (S,), whose kernel over space is squared exponential or Matern,
-            scaled or not; with a ``SpatioTemporalKernel`` time is the last input. Without noise variances of single
-            observations.
+            scaled or not; with a ``SpatioTemporalKernel`` time is the last input. Its observations must not have
+            their own noise variances.
         width: as for ``ThompsonSampling``.
         time: the time of the draw, if inputs have a time column; the time in X is ignored.
         seeds: one per batch member; they determine the draws. Batches of q > 1 points are the
@@ -549,15 +549,15 @@ class PathwisePointDraw(IndependentDraws):
 
     @classmethod
     def at_step(cls, model: OnlineGP, step: StepContext) -> PathwisePointDraw:
-        """The draws of one step of a policy."""
+        """The draws of one step of a policy, from the policy's seeds."""
         width = 1.0 if step.width is None else step.width
         return cls(model, width, time=step.time, seeds=step.seeds() or (0,))
 
     @torch.no_grad()
     def _drawn(self, seeds: list[int]) -> list[_PointDraw]:
         """A draw of every member."""
-        model, made = cast(OnlineGP, self.model), enumerate(zip(self._scale, seeds, strict=True))
-        return [_PointDraw(model, s, scale, self.time, seed, self.features) for s, (scale, seed) in made]
+        model, members = cast(OnlineGP, self.model), enumerate(zip(self._scale, seeds, strict=True))
+        return [_PointDraw(model, s, scale, self.time, seed, self.features) for s, (scale, seed) in members]
 
     def _further_draw(self, k: int) -> list[_PointDraw]:
         streams = [torch.Generator().manual_seed(seed) for seed in self.seeds]
@@ -575,23 +575,23 @@ class PathwisePointDraw(IndependentDraws):
 
 
 class _PointDraw:
-    """A draw of one member: points (..., D) at the draw's time to values (...)."""
+    """A draw of one member: maps points (..., D) at the draw's time to values (...)."""
 
     def __init__(
         self, model: OnlineGP, member: int, width: Tensor, time: float | None, seed: int, features: int
     ) -> None:
-        own = kernel_of_member(model.kernel, member) if len(model.kernel.batch_shape) else model.kernel
-        kernel, scale, self._seen = own, width.new_ones(()), lambda X: X
-        if isinstance(own, TransformedKernel):
-            kernel, scale, self._seen = own.base_kernel, own.scale, own.inputs
+        whole = kernel_of_member(model.kernel, member) if len(model.kernel.batch_shape) else model.kernel
+        kernel, scale, self._transform = whole, width.new_ones(()), lambda X: X
+        if isinstance(whole, TransformedKernel):
+            kernel, scale, self._transform = whole.base_kernel, whole.scale, whole.inputs
         space, temporal = kernel, None
         if isinstance(kernel, SpatioTemporalKernel):
             check_sees_all(kernel)
             space, temporal = kernel.space_kernel, kernel.time_kernel
         rows = model.data.of(member)
         upper, whitened = (part.to(rows.inputs) for part in (rows.corner, rows.whitened))
-        self._kernel, self._inputs = own, rows.inputs
-        seen, d = self._seen(rows.inputs), model.input_dim - (temporal is not None)
+        self._kernel, self._inputs = whole, rows.inputs
+        transformed, d = self._transform(rows.inputs), model.input_dim - (temporal is not None)
         self._mean = lambda X: (
             model.prior_mean(X).expand(*model.batch_shape, len(X)).reshape(-1, len(X))[member]
         )
@@ -600,12 +600,12 @@ class _PointDraw:
             self._phi = _features(space, d, features, rows.inputs)
             now = None
             if time is not None and temporal is not None:
-                now = self._seen(with_time(rows.inputs.new_zeros(1, d), time))[:, -1]
-            weights, which = self._weights(temporal, seen, now, features)
-            drawn = scale * (self._phi(seen[:, :d]) * weights[which]).sum(-1)
+                now = self._transform(with_time(rows.inputs.new_zeros(1, d), time))[:, -1]
+            weights, which = self._weights(temporal, transformed, now, features)
+            drawn = scale * (self._phi(transformed[:, :d]) * weights[which]).sum(-1)
             noisy = drawn + noise.sqrt() * torch.randn(len(drawn), dtype=torch.float64).to(drawn)
         self._path = width * scale * weights[-1]
-        # (K + lambda I)^{-1} (y - m) of the mean, and (K + lambda I)^{-1} (g + e) of the draw.
+        # (K + lambda I)^{-1} (y - m) for the mean, and (K + lambda I)^{-1} (g + e) for the draw.
         of_mean = torch.linalg.solve_triangular(upper, whitened.unsqueeze(-1), upper=True).squeeze(-1)
         half = solve_lower(upper.mT, torch.where(rows.held, noisy, 0.0).unsqueeze(-1))
         of_draw = torch.linalg.solve_triangular(upper, half, upper=True).squeeze(-1)
@@ -627,14 +627,14 @@ class _PointDraw:
 
     def __call__(self, X: Tensor) -> Tensor:
         flat = X.reshape(-1, X.shape[-1])
-        values = self._mean(flat) + self._phi(self._seen(flat)[:, : self._d]) @ self._path
+        values = self._mean(flat) + self._phi(self._transform(flat)[:, : self._d]) @ self._path
         if len(self._inputs):
             values = values + to_dense(self._kernel(flat, self._inputs)) @ self._coefficients
         return values.reshape(X.shape[:-1])
 
 
 def _features(space: Kernel, d: int, features: int, like: Tensor) -> Callable[[Tensor], Tensor]:
-    """BoTorch's random Fourier features of a kernel over space, n x d to n x features."""
+    """BoTorch's random Fourier features of a kernel over space: a map from n x d to n x ``features``."""
     base = space.base_kernel if isinstance(space, ScaleKernel) else space
     known = isinstance(base, RBFKernel | MaternKernel)
     validation.require(known, "kernel", type(base).__name__, "RBFKernel or MaternKernel over space")

@@ -40,11 +40,11 @@ class UpperConfidenceBound(AcquisitionFunction):
         X_pending: points chosen and not yet observed, ``m x d``, as ``set_X_pending`` takes them.
 
     Called with X, ``t_batch x 1 x d``, it returns ``t_batch`` values in units of reward (broadcast with the
-    model's batch shape). Differentiable in X where the model is. Source: Srinivas et al. 2010, equation 6.
+    model's batch shape). Differentiable in X if the model is. Source: Srinivas et al. 2010, equation 6.
 
-    Choose batches of q > 1 points one at a time, as BoTorch does with ``sequential=True``. At pending points the model
-    observes its posterior mean, which leaves mu unchanged and lowers sigma (GP-BUCB, Desautels et al. 2014, section
-    3.2). The width does not change; their theorem multiplies it by a constant (``GPBUCBWidth``). Use
+    Choose batches of q > 1 points one at a time, as BoTorch does with ``sequential=True``. Sigma is that of a copy of
+    the model that observed its posterior mean at the pending points; mu does not change (GP-BUCB, Desautels et al.
+    2014, section 3.2), nor does the width, which their theorem multiplies by a constant (``GPBUCBWidth``). Use
     ``qUpperConfidenceBound`` to optimise q > 1 points jointly (``optimize_acqf`` without ``sequential``,
     ``optimize_acqf_mixed``).
 
@@ -97,8 +97,9 @@ class UpperConfidenceBound(AcquisitionFunction):
 
     @staticmethod
     def of(mean: Tensor, variance: Tensor, width: Tensor) -> Tensor:
-        """The bounds for these moments. Variances are raised to the smallest float, as rewards may be in any unit."""
-        least = torch.finfo(variance.dtype).tiny  # here the square root still has a finite gradient
+        """The bounds for these moments. Variances are at least the smallest float, because rewards may be in any unit
+        and the square root must have a finite gradient."""
+        least = torch.finfo(variance.dtype).tiny
         return torch.addcmul(mean, width.to(mean), variance.clamp_min(least).sqrt())
 
 
@@ -110,7 +111,7 @@ def width_now(width: float | Tensor | Width, model: Model) -> Tensor:
     """
     if isinstance(width, Width):
         online = isinstance(model, OnlineModel)
-        expected = "an OnlineModel, for a Width to be evaluated"
+        expected = "an OnlineModel, because a Width reads its observations"
         validation.require(online, "model", type(model).__name__, expected)
         return width(cast(OnlineModel, model).num_observations + 1, cast(OnlineModel, model))
     if not isinstance(width, Tensor):
@@ -157,7 +158,7 @@ class qUpperConfidenceBound(acquisition.qUpperConfidenceBound):  # named as in B
         validation.instance("model", model, Model, "a BoTorch model")
         now = width_now(width, model)
         super().__init__(model, 0.0, sampler, objective, posterior_transform, X_pending)
-        shape = (*now.shape, 1) if now.dim() else ()  # one for all q points
+        shape = (*now.shape, 1) if now.dim() else ()  # the same width for all q points
         self.register_buffer("width", now)
         self.width: Tensor
         del self.beta_prime
@@ -167,11 +168,11 @@ class qUpperConfidenceBound(acquisition.qUpperConfidenceBound):  # named as in B
 class SimultaneousBand(Described):
     """mu + width sigma, where the width is a quantile of max_x |f(x) - mu(x)| / sigma(x) under the joint posterior.
 
-    It is the narrowest width that holds at all arms at once. A call with a model makes the UCB at the time of the
-    latest observation; a policy passes the step's time and random numbers. The theorem (see ``simultaneous_width``) is
-    Bayesian: for f drawn from the model's prior (and drifting as the model does) with Gaussian noise of variance
-    lambda, the band of each step contains f at all arms with probability 1 - delta. ``mean_excess`` gives the
-    consequence for the regret.
+    It is the narrowest width that is valid at all arms at once. Calling it with a model returns the UCB at the time of
+    the latest observation; a policy passes the step's time and random numbers. The theorem (see ``simultaneous_width``)
+    is Bayesian: for f drawn from the model's prior, with the model's drift and Gaussian noise of variance lambda, the
+    band of each step contains f at all arms with probability 1 - delta. ``mean_excess`` gives the consequence for the
+    regret.
 
     Source: Srinivas et al. 2010, Lemma 5.1, with the quantile in place of its union bounds; derived in
     ``theory/prior_widths.py``.
@@ -190,7 +191,7 @@ class SimultaneousBand(Described):
         self.delta, self.draws = delta, draws
 
     def __call__(self, model: ArmModel) -> UpperConfidenceBound:
-        """The UCB at the time of the latest observation, with numbers from PyTorch's generator."""
+        """The UCB at the time of the latest observation, with random numbers from PyTorch's global generator."""
         return self.at_step(model, StepContext())
 
     @torch.no_grad()
@@ -243,7 +244,7 @@ class DualMixtureBound(AcquisitionFunction):
 
     X are indices of the arms of an ``ArmGP``. Source: Flynn & Reeb 2024 (arXiv 2403.12732). For custom index policies:
     ``IndexPolicy(model, lambda model: DualMixtureBound(model, bound))``. The bounds are valid under the same conditions
-    as ``DualMixtureWidth``. That width is one number for all arms, so its band is at least as wide at each arm.
+    as ``DualMixtureWidth``, whose width is one number for all arms, so that its band is at least as wide at each arm.
 
     Args:
         model: an ``ArmGP`` that does not drift.
@@ -264,7 +265,7 @@ class DualMixtureBound(AcquisitionFunction):
     def set_X_pending(self, X_pending: Tensor | None = None) -> None:
         """Raises ValueError for pending points, which the theorem does not cover."""
         none = X_pending is None
-        validation.require(none, "X_pending", X_pending, "None: the bounds are of observed rewards alone")
+        validation.require(none, "X_pending", X_pending, "None: the bounds hold for observed rewards alone")
 
     @over_t_batches(expected_q=1)
     def forward(self, X: Tensor) -> Tensor:

@@ -182,5 +182,5 @@ def test_bounds_of_a_theorem_refuse_pending_arms_by_name():
     model = arm_gp()
     acquisition = DualMixtureBound(model, DualMixtureWidth(1.0, 0.3, 0.1))
     acquisition.set_X_pending(None)
-    with pytest.raises(ValueError, match="X_pending must be None: the bounds are of"):
+    with pytest.raises(ValueError, match="X_pending must be None: the bounds hold for"):
         optimize_acqf_discrete(acquisition, q=2, choices=choices_of(model), unique=False)
