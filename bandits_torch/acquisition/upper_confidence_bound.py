@@ -97,9 +97,8 @@ class UpperConfidenceBound(AcquisitionFunction):
 
     @staticmethod
     def of(mean: Tensor, variance: Tensor, width: Tensor) -> Tensor:
-        """The bounds for these moments. Variances are at least the smallest float, because rewards may be in any unit
-        and the square root must have a finite gradient."""
-        least = torch.finfo(variance.dtype).tiny
+        """The bounds for these moments, in any unit of rewards."""
+        least = torch.finfo(variance.dtype).tiny  # here the gradient of the square root is still finite
         return torch.addcmul(mean, width.to(mean), variance.clamp_min(least).sqrt())
 
 

@@ -273,8 +273,7 @@ class StateSpace:
         return block_diagonal([kron(c.decay(time), c.turning(time)) for c in self.components])
 
     def noise(self, elapsed: float | Tensor) -> Tensor:
-        """Q = P - A P A^T, ``batch x s x s``: covariance of the noise added in ``elapsed``; 0 for a component without
-        decay."""
+        """Q = P - A P A^T, ``batch x s x s``: covariance of the noise added in ``elapsed``, 0 without decay."""
         time = self._time(elapsed)
         blocks = [kron(c.gained(time), torch.diag_embed(c.wave_weights())) for c in self.components]
         return block_diagonal(blocks)

@@ -493,8 +493,7 @@ def has_state_space(kernel: Any) -> bool:
 
 
 def _covariance(kernel: Kernel, s: Tensor | float, t: Tensor | float) -> Tensor:
-    """Covariance between times element by element, ``batch x n``, by GPyTorch's formulas, but from differences of
-    times."""
+    """Covariance between times element by element, ``batch x n``: GPyTorch's formulas, from differences of times."""
     if isinstance(kernel, AdditiveKernel):
         return functools.reduce(torch.add, [_covariance(part, s, t) for part in kernel.kernels])
     if isinstance(kernel, ProductKernel):

@@ -1,5 +1,4 @@
-"""Converts a fitted ``SingleTaskGP`` to the parts of an ``OnlineGP`` and back: its input and outcome transforms become
-part of the kernel and of the prior mean."""
+"""A fitted ``SingleTaskGP`` to an ``OnlineGP`` and back: its transforms become part of kernel and prior mean."""
 
 from __future__ import annotations
 
@@ -108,10 +107,8 @@ def relearn(transform: Standardize, targets: Tensor) -> None:
 
 
 def parts_of(fitted: SingleTaskGP, running: bool) -> tuple[dict[str, Any], Tensor, Tensor, Likelihood]:
-    """Arguments of ``OnlineGP``, the data, (n, d) and (n, 1) in the user's units, and a copy of the likelihood.
-
-    Raises ValueError for a ``fitted`` that ``OnlineGP.from_botorch`` does not take.
-    """
+    """Arguments of ``OnlineGP``, the data, (n, d) and (n, 1) in the user's units, and a copy of the likelihood. Raises
+    ValueError for a ``fitted`` that ``OnlineGP.from_botorch`` refuses."""
     validation.require(type(fitted) is SingleTaskGP, "fitted", type(fitted).__name__, "a SingleTaskGP")
     shape = tuple(fitted.batch_shape)
     validation.require(shape == (), "fitted.batch_shape", shape, "(): one model")
@@ -145,10 +142,8 @@ def parts_of(fitted: SingleTaskGP, running: bool) -> tuple[dict[str, Any], Tenso
     transforms = [None if one is None else copy.deepcopy(one).eval() for one in (inward, outward)]
     kernel, mean = copy.deepcopy(fitted.covar_module), copy.deepcopy(fitted.mean_module)
     if inward is not None or outward is not None:
-        kernel, mean = (
-            TransformedKernel(kernel, transforms[0], transforms[1], running),
-            TransformedMean(mean, *transforms),
-        )
+        kernel = TransformedKernel(kernel, transforms[0], transforms[1], running)
+        mean = TransformedMean(mean, *transforms)
     arguments = {
         "kernel": kernel.eval(),
         "noise_variance": noise.mean() * _scale_of(outward, Y) ** 2,

@@ -23,8 +23,7 @@ _NEAR = 1e-16  # least r^2: a square root of 0 has no gradient
 
 
 def matern_parts(U: Tensor, V: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """e^{-r}, 1 + r and Matern 5/2, ``... x b x n``, between points ``... x b x d`` and ``... x n x d``, in units of
-    the length-scales, with r = sqrt(5) times the distance."""
+    """e^{-r}, 1 + r and Matern 5/2 of points ``... x b x d`` and ``... x n x d`` in units of the length-scales."""
     squared = U.square().sum(-1).unsqueeze(-1) + V.square().sum(-1).unsqueeze(-2) - 2 * U @ V.mT
     return _matern(squared.clamp_min(0.0))
 
@@ -159,8 +158,7 @@ class MemberPosterior:
         return covariance(U.unsqueeze(1), V.unsqueeze(1), self.lengthscale) * self.over_time(gap)
 
     def _with_held(self, U: Tensor, time: Tensor) -> Tensor:
-        """Prior covariance of points (S, b, d) of the unit cube at times (S, b) with the observations: (S, P, b, n), 0
-        if a member does not hold one."""
+        """Prior covariance of points (S, b, d) at times (S, b) with all observations, 0 if not held: (S, P, b, n)."""
         return self._prior(U, time, self.inputs, self.times) * self.held.unsqueeze(-2)
 
     def likeness(self, X: Tensor, Z: Tensor) -> Tensor:

@@ -122,9 +122,7 @@ class PointMembers(MemberPosterior, HasState, Described):
         fits = validation.tensor("bounds", bounds).dim() == 2 and len(bounds) == 2 and bounds.shape[1] >= 1
         validation.shape_is("bounds", bounds, fits and bounds.is_floating_point(), "(2, d), floating point")
         validation.finite_tensor("bounds", bounds)
-        validation.require(
-            bool((bounds[0] <= bounds[1]).all()), "bounds", bounds, "lower bounds <= upper bounds"
-        )
+        validation.require(bool((bounds[0] <= bounds[1]).all()), "bounds", bounds, "[low, high], low <= high")
         validation.of_shape("forgetting_rate", forgetting_rate, ("P",), note=", a number for each member")
         d, P = bounds.shape[-1], len(forgetting_rate)
         self.replicates = validation.positive_integer("replicates", replicates)

@@ -348,9 +348,7 @@ class FeatureRegression(ResizableState):
         """Learn ``reward`` at features z (m,). Returns g (m,) and c: the posterior variance at any features x falls by
         (g^T x)^2 and the mean rises by c g^T x."""
         g = self.covariance @ z
-        deviation = (
-            self.noise_variance + (z @ g).clamp_min(0.0)
-        ).sqrt()  # rounding can make z^T C z negative
+        deviation = (self.noise_variance + (z @ g).clamp_min(0.0)).sqrt()  # rounding may give z @ g < 0
         g = g / deviation
         step = (reward - z @ self.weights) / deviation
         self.covariance.addr_(g, g, alpha=-1)

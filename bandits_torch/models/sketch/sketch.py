@@ -94,9 +94,7 @@ class Sketch(ResizableState):
         self._place_of: dict[int, int] = {}
         self._ahead: dict[int, list[Tensor]] = {}
         self.observations = self.draws = self.last_draw = 0
-        self.at_draw: Tensor | None = (
-            None  # C at the start of the batch; None while it is still the present C
-        )
+        self.at_draw: Tensor | None = None  # C at the start of the batch, unless it is the present C
         self.spent = 0.0
         self.marginals = SketchMarginals(self.prior_variance)
 
@@ -409,9 +407,7 @@ class Kept:
         sketch = self.sketch
         new = drawn[~torch.isin(drawn, sketch.dictionary)]
         too_large = len(sketch.dictionary) + len(new) > sketch.sampling.slack * len(drawn)
-        if too_large or 2 * len(new) > max(
-            8, self.size
-        ):  # adding costs two passes over the rows for each arm
+        if too_large or 2 * len(new) > max(8, self.size):  # each arm costs two passes over the rows
             sketch.rebuild(drawn)
         elif len(new):
             sketch.append(new)

@@ -198,8 +198,7 @@ class SketchedGP(ArmModel):
         self.place(inputs.split(X, self.num_arms, False)[0].squeeze(-1))
 
     def reward(self, arm: Tensor, reward: Tensor) -> None:
-        """Learn rewards of arms given to ``place`` before, ``batch_shape x n`` each, in any order and in any number of
-        calls."""
+        """Learn rewards of arms given to ``place``, ``batch_shape x n`` each, in any order and any number of calls."""
         validation.rewards("reward", reward, self.arms.dtype)
         validation.shape_is("arm", arm, validation.tensor("arm", arm).dim() > 0, "batch_shape x n")
         n = arm.shape[-1]
