@@ -232,9 +232,7 @@ class Form(ResizableState):
             return mean, prior * self.prior.over_time(first, second).unflatten(-1, (n, n))
         earlier, later = torch.minimum(first, second), torch.maximum(first, second)
         kept, _ = self.prior.transition(now, times)
-        _, gained = self.prior.transition(
-            now, earlier
-        )  # up to ``earlier`` both points share the independent GP
+        _, gained = self.prior.transition(now, earlier)  # both points share the independent GP up to then
         since, _ = self.prior.transition(earlier, later)
         new = (gained * since).unflatten(-1, (n, n)) * prior
         return mean * kept, covariance * kept.unsqueeze(-1) * kept.unsqueeze(-2) + new
@@ -242,12 +240,8 @@ class Form(ResizableState):
 
 Books = dict[str, list[Tensor]]  # terms of surprise that are added once for many steps
 FOLD = 32  # rows of W that are folded together
-TWICE_FROM = (
-    1_000  # N from which twice as many are under drift: a fold then passes over C three times, not once
-)
-WAITS_FROM = (
-    1_000_000  # size of C from which a static prior has W: below, a pass over C at every step is cheaper
-)
+TWICE_FROM = 1_000  # N from which twice as many are, under drift: a fold then passes over C three times
+WAITS_FROM = 1_000_000  # size of C from which a static prior has W: below, a pass over C is cheaper
 
 
 class CovarianceForm(Form):

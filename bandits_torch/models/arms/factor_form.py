@@ -173,9 +173,8 @@ class FactorForm(Form):
         present = self.prior.present(now)
         weight = weight.scatter(-1, at_point, present.expand(at.shape))
         among_points = self.covariance[self._member, point]  # P_j
-        own = among_points.gather(
-            -1, at_point
-        )  # P_jj, read: computed from the column, rounding would feed back
+        # P_jj is read: computed from the column, its rounding errors would feed back.
+        own = among_points.gather(-1, at_point)
         z = among_points * (self.point_count / self.noise_variance)
         column = own_row if self.prior.time_kernel is None else own_row * present
         column = self.rows.minus_through(column, self.point_arm, z * weight, self.blind)

@@ -19,9 +19,7 @@ from bandits_torch.models.arms import inputs
 from bandits_torch.models.online_model import PlainState, empty
 
 PENDING = 24  # observations between two folds of a member
-_TIE = (
-    1e-10  # variances are equal if they differ by less of the largest: rounding depends on the number of arms
-)
+_TIE = 1e-10  # variances that differ by less of the largest are equal: rounding depends on the number of arms
 _LEFT_OUT = 0.01  # a new arm adds a column to a root if it leaves out a larger share of the arm's variance
 _FADED = 1e-8  # a member folds when what it has learned has faded to a smaller share of a variance
 Time = float | tuple[float, float]  # a time, or two: for forgetting, and for the phase of cycles
@@ -222,9 +220,7 @@ class RecursiveMembers(MembersOverArms):
         self.register_buffer("pending", new(P, S, PENDING, s, size))
         self.now: float | None = None
         self.turn = 0
-        self._ahead: tuple[Tensor, float, Tensor] | None = (
-            None  # cache: a frame, a later time, the frame at that time
-        )
+        self._ahead: tuple[Tensor, float, Tensor] | None = None  # a frame, a later time, the frame then
         # In captured steps (``bandits_torch.captured``): (P, S), 0 for members that were reset since their last fold,
         # whose R counts as 0 and is emptied by the fold; else 1.
         self.counting: Tensor | None = None
