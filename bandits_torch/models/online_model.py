@@ -501,10 +501,6 @@ class AtTime(Model, FantasizeMixin):
         """A view of the model with these outputs only."""
         return AtTime(self.model.subset_output(idcs), self.time)
 
-    def transform_inputs(self, X: Tensor, input_transform: torch.nn.Module | None = None) -> Tensor:
-        """Inputs are passed on as they are."""
-        return X
-
     def _inputs(self, X: Tensor) -> Tensor:
         timed = with_time(X, self.time)
         # BoTorch's own models take inputs in the dtype of their data.

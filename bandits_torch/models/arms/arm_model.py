@@ -148,7 +148,3 @@ class ArmModel(OnlineModel):
         """Drops the cached candidates, which have the old dtype and device."""
         self._candidates = None
         return super()._apply(fn, recurse)
-
-    def transform_inputs(self, X: Tensor, input_transform: torch.nn.Module | None = None) -> Tensor:
-        """Inputs are indices: nothing to transform."""
-        return X
