@@ -230,7 +230,7 @@ def auto(
     Args:
         kernel: None if unknown, else as for the other recipes.
         noise_variance: None if unknown; only with ``kernel`` or ``history``.
-        prior_mean: only with ``kernel``.
+        prior_mean: only with ``kernel``, over arms without contexts or with listed ones; elsewhere it is learned.
         history: (T, N) past rewards of the arms, NaN where missing. Their covariance (``estimate_covariance``) and
             means replace ``kernel`` and ``prior_mean``.
         history_times: (T,) times of its rows, in the policy's unit of time. None: the rows are one unit apart, the last
@@ -476,6 +476,8 @@ def _under_contexts(
     if contexts is None:
         for name, value, usual in (("plausible", plausible, PLAUSIBLE), ("look_again", look_again or 0, 0)):
             validation.require(value == usual, name, value, f"{usual} if contexts are not listed")
+        mean, expected = setup.prior_mean, "0 if contexts are not listed: it is learned"
+        validation.require(_is_zero(mean), "prior_mean", mean, expected)
         width = 1.0 if width is None else width
         return _under_any_context(setup, arms, c, context_kernel, matters, width, own)
     kernel, mean, contexts = setup.kernel, setup.prior_mean, contexts.to(arms)

@@ -226,6 +226,10 @@ def test_the_loop_plays_contexts(way) -> None:
             {"contexts": CONTEXTS, "history": torch.rand(20, N).double()},
             "history must be None under contexts",
         ),
+        (
+            {"context_dim": 1, "kernel": kernel(0.4), "context_kernel": kernel(0.4), "prior_mean": 3.0},
+            "prior_mean must be 0 if contexts are not listed",
+        ),
         ({"contexts": 300, "arms": 4}, "contexts must be features, or at most 500 pairs of arm and context"),
         (
             {"context_dim": 1, "arms": 4, "kernel": MaternKernel().double(), "context_kernel": kernel(0.4)},
