@@ -137,8 +137,8 @@ def dal(
     gets them. ``delta``: failure probability of the test, by default 1 / sqrt(``horizon``), at most
     1/2;  ``exploration``: rate of forced exploration, by default sqrt(M ln T / T) for M arms tried, at most 0.1.
 
-    Raises ValueError over a ``Domain``, for an unknown ``base`` or one that cannot learn from forced pulls, and if
-    neither the noise variance nor ``noise_scale`` is given.
+    Raises ValueError over a ``Domain``, for an unknown ``base`` or one that cannot learn from forced pulls, for a
+    ``width`` that the base does not take, and if neither the noise variance nor ``noise_scale`` is given.
     """
     scale: Any = None if noise_scale is None else checked(validation.positive, "noise_scale", noise_scale)
     if scale is None:
@@ -147,12 +147,14 @@ def dal(
         scale = in_float64("noise_variance", cast(Any, setup.noise_variance)).sqrt()
     if isinstance(base, str):
         validation.require(base in REGISTERED, "base", base, "the name of a recipe, or a function of a Setup")
-        more = {"horizon": horizon, "width": width}
-        takes = REGISTERED[base].options
-        policy = RECIPES[base](setup, **{name: more[name] for name in more if name in takes})
+        build, takes = RECIPES[base], REGISTERED[base].options
     else:
         validation.function("base", base, "the name of a recipe, or a function of a Setup")
-        policy = base(setup)
+        build, takes = base, {}
+    fits = width is None or "width" in takes
+    validation.require(fits, "width", width, "None for a base that takes no width")
+    more = {"horizon": horizon, "width": width}
+    policy = build(setup, **{name: more[name] for name in more if name in takes})
     expected = "of an IndexPolicy or ArmPolicy that learns any arm's reward"
     validation.require(DetectionAugmented.takes(policy), "base", type(policy).__name__, expected)
     if setup.kernel is None:

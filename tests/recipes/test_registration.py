@@ -79,6 +79,8 @@ def test_over_a_domain_a_noise_variance_that_is_none_is_refused_by_name():
         ("auto", {"history": torch.ones(9, 3).double()}, "history must be of rewards that differ"),
         ("r_perp", {"horizon": 9, "interval": 3, "variation_budget": -5.0}, "variation_budget must be"),
         ("bkb", {"preset": "theory", "delta": 3.0}, "delta must be .*got 3.0"),
+        ("dal", {"horizon": 9, "base": "ucb1", "width": 2.0}, "width must be None for a base .*got 2.0"),
+        ("dal", {"horizon": 9, "base": recipes.gp_ucb, "width": 2.0}, "width must be None for a base"),
         ("bkb", {"preset": "theory", "growth": 3.0}, "growth must be None or 1 .*got 3.0"),
     ],
 )
