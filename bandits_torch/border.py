@@ -9,6 +9,7 @@ from typing import Any, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -19,7 +20,7 @@ from bandits_torch.mixed_points import Axis, Space
 
 SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "D": 86400.0}  # per unit of time
 _PERIODS = {"day": 86400.0, "week": 7 * 86400.0}  # in seconds
-_SEQUENCES = (list, tuple, np.ndarray)
+_SEQUENCES = (list, tuple, np.ndarray, pd.Index, pd.Series)
 _WORDS = ("log", "integer")
 _UNKNOWN_ZONES = ("date", "zone")  # of dates, before the first one decides the zone
 

@@ -92,6 +92,14 @@ def test_a_context_may_be_a_row_of_a_table():
         assert live.ask(0.0, context=row).name in ("a", "b")
 
 
+def test_names_and_masks_may_be_columns_of_a_table():
+    table = pd.DataFrame(columns=["a", "b"])
+    live = AskTell.auto(table.columns, contexts=pd.Series(["phone", "desk"]))
+    assert live.names == ("a", "b")
+    assert live.ask(0.0, table.columns[1:], context="desk").name == "b"
+    assert live.ask(1.0, pd.Series([True, False]), context="phone").name == "a"
+
+
 # -- dates ---------------------------------------------------------------------------------------------
 
 NOON = dt.datetime(2026, 7, 1, 12, 0)
