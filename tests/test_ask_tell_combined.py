@@ -122,7 +122,7 @@ def test_a_context_by_itself_is_refused_with_the_way_to_tell_it(options):
             ValueError, match=r"^context must be 1 number .*: `context=` of an AskTell, or .*ArmContext"
         ):
             call(0.0)
-    with pytest.raises(ValueError, match=r"an observation takes `choice\.why`"):
+    with pytest.raises(ValueError, match=r"pass `choice\.why` to the observation"):
         asked.policy.learn(Observation(0.0, torch.tensor([0]), torch.ones(1).double()))
     assert asked.asked == 0
 

@@ -144,7 +144,7 @@ def test_what_draws_at_every_arm_draws_over_listed_contexts(acquisition) -> None
     policy = ContextualPolicy(model, acquisition, choices=ARMS, context_dim=C, contexts=LISTED)
     drawn = [policy.choose(1.0, ArmContext(LISTED[0])) for _ in range(20)]
     assert len(torch.stack([choice.why["index"] for choice in drawn]).unique()) > 2
-    with pytest.raises(ValueError, match="context must be one of those given"):
+    with pytest.raises(ValueError, match="context must be one of the contexts given"):
         policy.joint(1.0, torch.zeros(S, 2, dtype=torch.long))
 
 

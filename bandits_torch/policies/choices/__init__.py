@@ -43,8 +43,8 @@ def choices_over(
 
     Args:
         model: over arms, or over any inputs.
-        choices: None for a model over arms, such as ``ArmGP``, which has its own; ``(N, d)`` arms or a ``Domain``
-            for any other.
+        choices: None for a model over arms, such as ``ArmGP``; features ``(N, d)`` of arms, or a ``Domain``, for any
+            other model.
         search, seed, first_replicate: of ``ModelPoints``, for a domain.
 
     Raises ValueError for choices that do not fit the model, and a ``search`` without a domain.
@@ -52,10 +52,10 @@ def choices_over(
     validation.natural("seed", seed)
     if isinstance(choices, Domain):
         return ModelPoints(model, choices, search, seed, first_replicate)
-    own = isinstance(model, ArmModel)
+    over_arms = isinstance(model, ArmModel)
     expected = "None with a model over arms; an N x d tensor or a Domain with any other model"
-    validation.require(own != isinstance(choices, Tensor), "choices", choices, expected)
-    validation.require(own == (choices is None), "choices", choices, expected)
+    validation.require(over_arms != isinstance(choices, Tensor), "choices", choices, expected)
+    validation.require(over_arms == (choices is None), "choices", choices, expected)
     validation.require(search is None, "search", search, "None if arms are chosen")
     if isinstance(choices, Tensor):
         return ListedArms(model, choices)

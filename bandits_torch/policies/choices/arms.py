@@ -30,9 +30,9 @@ class Arms(Choices):
     Args:
         num_arms: N.
         replicates: S.
-        dtype: that rewards are computed with; by default their own.
+        dtype: of computations with rewards; None: that of the rewards.
 
-    Raises ValueError unless numbers are integers >= 1.
+    Raises ValueError unless N and S are integers >= 1.
     """
 
     def __init__(self, num_arms: int, replicates: int = 1, dtype: torch.dtype | None = None) -> None:
@@ -45,7 +45,7 @@ class Arms(Choices):
             self._dtype, self._most = dtype, validation.largest_reward(dtype) ** 2
 
     def check(self, observation: Observation, *needed: str) -> None:
-        """See ``Choices``. The usual kinds of tensors pass a quick check; all else is checked part by part."""
+        """See ``Choices``. Usual observations pass a quick check; all others are checked in full."""
         arm, reward, S, time = observation.arm, observation.reward, self._shape, observation.time
         right = type(arm) is type(reward) is Tensor and type(time) is float and type(observation.why) is dict
         right = right and arm.shape == reward.shape == S and arm.dtype == torch.long and reward.is_cpu
@@ -73,10 +73,10 @@ class Arms(Choices):
         validation.require(available.dtype == torch.bool, "available", available.dtype, "booleans")
 
     def draw(self, streams: ReplicateStreams, available: Tensor | None) -> Tensor:
-        """The arm number floor(u count) of the ``count`` available ones, u uniform on [0, 1): (S,).
+        """Of the available arms the one with rank floor(u count), (S,): ``count`` their number, u uniform on [0, 1).
 
-        A mask is checked unless it is the same tensor as at the draw before; on a GPU the check waits for the device.
-        Raises ValueError when a replicate has no arm available; the streams then stay where they are.
+        A mask is checked unless it is the unchanged tensor of the draw before; on a GPU the check waits for the device.
+        Raises ValueError if a replicate has no arm available; the streams then do not advance.
         """
         if available is None:
             return (streams.uniform() * self.num_arms).long()
@@ -90,7 +90,7 @@ class Arms(Choices):
             self._seen = (available, available._version)
         count = available.sum(-1)
         rank = (streams.uniform() * count).long()
-        passed = available.cumsum(-1) > rank.unsqueeze(-1)  # True from the rank-th available arm on
+        passed = available.cumsum(-1) > rank.unsqueeze(-1)  # True from that arm on
         return passed.long().argmax(-1)
 
     def _inside(self, arm: Tensor) -> bool:
@@ -110,9 +110,12 @@ class ArmsWithModel(Arms, ModelChoices):
         batch = model.batch_shape
         super().__init__(arms.shape[-2], batch[0] if batch else 1, model.noise_variance.dtype)
         self.model, self.arms = model, arms
-        self._count = self.num_arms  # of what the model is over: more than the arms where there are contexts
+        self._count = self.num_arms  # of the model's arms; more than ``num_arms`` under contexts
         self._each = tuple(batch) or (1,)
-        self._first = (*batch[:1], *[1] * (len(batch) - 1))  # a choice as it broadcasts to the batch
+        self._first = (
+            *batch[:1],
+            *[1] * (len(batch) - 1),
+        )  # shape with which a choice broadcasts to the batch
 
     def shown(self, count: int = 200) -> Tensor:
         """The arms' features."""
@@ -120,14 +123,14 @@ class ArmsWithModel(Arms, ModelChoices):
 
     @abstractmethod
     def inputs(self, time: float) -> Tensor:
-        """Inputs of all arms, ``N x 1 x D``, with a 1 for each dimension of the batch in between."""
+        """Inputs of all arms, N x 1 x D, with a 1 for each dimension of the batch after N."""
 
     def _of_arms(self, values: Tensor) -> Tensor:
-        """Of values (S, ...) of all that the model is over those of the arms, (S, N)."""
+        """The values (S, N) of the arms, from those of all the model's arms, (S, ...)."""
         return values
 
     def _normal(self, streams: ReplicateStreams) -> Callable[..., Tensor]:
-        """Gives ``batch_shape x sizes x N`` numbers of every arm."""
+        """A function that draws normal numbers for every arm, ``batch_shape x sizes x N``."""
         batch, N = self.model.batch_shape, self._count
         return lambda *sizes: streams.normal(*batch[1:], *sizes, N).reshape(*batch, *sizes, N)
 
@@ -149,7 +152,7 @@ class ArmsWithModel(Arms, ModelChoices):
 
 
 class ModelArms(ArmsWithModel):
-    """The arms of a model such as ``ArmGP``, whose inputs are their indices, and time if it drifts.
+    """The arms of a model such as ``ArmGP``, whose inputs are their indices, and time if the model drifts.
 
     Args:
         model: an ``ArmModel``.
@@ -181,7 +184,7 @@ class ModelArms(ArmsWithModel):
         self.model.expect_arms(self._index(arm).reshape(self._first), time)
 
     def observe_noisy(self, arm: Tensor, reward: Tensor, time: float, noise_variance: Tensor) -> None:
-        """By an ``ArmGP``."""
+        """See ``ModelChoices``; only for an ``ArmGP``."""
         index, reward, noise = (x.reshape(self._first) for x in (self._index(arm), reward, noise_variance))
         cast(ArmGP, self.model).take_noisy(index, reward, time, noise)
 
@@ -201,16 +204,16 @@ class ModelArms(ArmsWithModel):
         return self._of_arms(mean.reshape(shape)), self._of_arms(variance.reshape(shape))
 
     def step(self, time: float, width: Tensor | None, streams: ReplicateStreams) -> StepContext:
-        """Normal numbers of every arm. Raises ValueError for a time that the model refuses, with nothing drawn."""
+        """With normal numbers for every arm. Raises ValueError for a time that the model refuses; nothing is drawn."""
         self.model.candidates(time)
         return StepContext(time, width, base_samples=self._normal(streams))
 
 
 class ListedArms(ArmsWithModel):
-    """Arms given by features, for a model over any inputs; a model with one more input gets time as its last.
+    """Arms given by features, for a model over any inputs.
 
     Args:
-        model: an ``OnlineModel`` over d inputs, or d + 1, with the time the last.
+        model: an ``OnlineModel`` over d inputs, or d + 1 with time last.
         arms: ``(N, d)``.
     """
 
@@ -219,9 +222,10 @@ class ListedArms(ArmsWithModel):
         self.given = arms
 
     def inputs(self, time: float) -> Tensor:
-        """Features of all arms, and time: ``N x 1 x 1 x D``, ``N x S x 1 x D`` where each replicate has its own."""
+        """Features of all arms, and time, N x 1 x 1 x D (N x 1 x D if the model has no batch); N x S x 1 x D if
+        replicates have different features."""
         rows = self._rows(time)
-        if rows.dim() == 3:  # of each replicate
+        if rows.dim() == 3:
             return rows.movedim(0, 1).unsqueeze(-2)
         return rows.reshape(self.num_arms, *[1] * len(self.model.batch_shape), 1, -1)
 
@@ -246,15 +250,14 @@ class ListedArms(ArmsWithModel):
         return self._moments(self.inputs(time))
 
     def step(self, time: float, width: Tensor | None, streams: ReplicateStreams) -> StepContext:
-        """Normal numbers of every arm, and their features."""
+        """With normal numbers for every arm, and the model's inputs of all arms."""
         return StepContext(time, width, base_samples=self._normal(streams), choices=lambda: self._rows(time))
 
 
 def best_available(scores: Tensor, available: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Largest score and its arm, (S,) each, of scores (N, S) among the available arms; ties go to the smaller index.
+    """The largest score of an available arm, and the arm, (S,) each, from scores (N, S). Ties go to the smaller index.
 
-    An index that is NaN or minus infinity counts as the smallest number. It still exceeds the index of an unavailable
-    arm, which is never chosen.
+    A score that is NaN or -inf counts as the smallest number, which is still above the score of an unavailable arm.
     """
     lowest = torch.finfo(scores.dtype).min
     scores = scores.nan_to_num(nan=lowest, posinf=torch.inf, neginf=lowest)

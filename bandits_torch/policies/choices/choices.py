@@ -1,4 +1,4 @@
-"""The choices of a step, arms or points: the only place that distinguishes them."""
+"""What a policy chooses from at a step, arms or points. No other code needs to know which."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class Choices(ABC):
 
     @abstractmethod
     def check_available(self, available: Any) -> None:
-        """Raise ValueError unless this leaves a choice: a mask of arms, or another ``Domain``."""
+        """Raise ValueError unless this is a mask that leaves an arm, or a ``Domain`` of the same dimension."""
 
     @abstractmethod
     def draw(self, streams: ReplicateStreams, available: Any) -> Tensor:
         """A choice for each replicate, uniform over what is available: (S,) or (S, d)."""
 
     def check_choice(self, arm: Tensor, name: str = "arm") -> None:
-        """Raise ValueError unless this is a choice of every replicate, by shape, dtype and (on a CPU) value."""
+        """Raise ValueError unless this is a choice for every replicate, by shape, dtype and (on a CPU) value."""
         validation.tensor("arm", arm)
         validation.shape_is("arm", arm, arm.shape == self._shape, f"{self._shape}, {self._expected}")
         validation.require(arm.dtype in self._dtypes, "arm", arm, self._expected)
@@ -51,7 +51,7 @@ class Choices(ABC):
             validation.require(self._inside(arm), name, arm, self._expected)
 
     def check(self, observation: Observation, *needed: str) -> None:
-        """Raise ValueError unless this is a choice and a finite reward of every replicate.
+        """Raise ValueError unless this is a choice and a finite reward for every replicate.
 
         ``needed``: names of tensors (S,) that ``why`` has to hold. Values are checked on a CPU only.
         """
@@ -80,26 +80,25 @@ class Choices(ABC):
 
     @abstractmethod
     def _inside(self, arm: Tensor) -> bool:
-        """Whether choices of the right shape and dtype are possible ones. Reads values."""
+        """Whether the values of a choice of the right shape and dtype are allowed."""
 
-    takes_noise: bool = False  # whether the policy learns rewards that have a noise variance of their own
+    takes_noise: bool = False  # whether the policy learns rewards with ``Observation.noise_variance``
     _shape: tuple[int, ...]  # of a choice
-    _dtypes: tuple[torch.dtype, ...]  # that it may have
-    _expected: str  # what it must be, for an error
-    _dtype: torch.dtype | None = None  # that rewards are computed with, where that is not their own
-    _most = validation.LARGEST_REWARD[torch.float64] ** 2  # of the sum of their squares, in a quick check
+    _dtypes: tuple[torch.dtype, ...]  # allowed for a choice
+    _expected: str  # for errors: what a choice must be
+    _dtype: torch.dtype | None = None  # of computations with rewards; None: the dtype of the rewards
+    _most = validation.LARGEST_REWARD[torch.float64] ** 2  # largest sum of squared rewards in the quick check
 
 
 class ModelChoices(Choices, HasState):
-    """Choices with a model of them: they query it, teach it, and search for the best choice.
+    """Choices with a model of their rewards: predicts, observes, and finds the choice with the best value.
 
     ``arm`` is a choice of every replicate, (S,) or (S, d), here and in subclasses. The caller checks it.
 
     Attributes:
         model: of batch shape (), (S,), or (S, ...) with candidate priors after the replicates.
-        conditions: whether pending choices change the model. False: the model does not change, and only counters
-            advance.
-        given: the argument from which ``choices_over`` makes similar choices with another model.
+        conditions: whether the model conditions on pending choices. False: these only advance counters.
+        given: the argument ``choices`` with which ``choices_over`` makes such choices for another model.
     """
 
     _parts = ("model",)
@@ -109,21 +108,22 @@ class ModelChoices(Choices, HasState):
 
     @abstractmethod
     def shown(self, count: int = 200) -> Tensor:
-        """Features (N, d) of the arms; for a domain of one dimension, this many points evenly spread over it."""
+        """Inputs for a plot: the features (N, d) of the arms, or ``count`` points evenly spread over a domain of one
+        dimension."""
 
     @abstractmethod
     def inputs_of(self, arm: Tensor, time: float) -> Tensor:
-        """The model's inputs of a choice, ``batch_shape x 1 x D`` (1 for each dimension beside the replicates)."""
+        """The model's inputs of a choice, S x 1 x D, with a 1 for each further dimension of the model's batch."""
 
     @abstractmethod
     def observe(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
-        """The model learns the rewards (S,) of a choice, in every member of its batch.
+        """Every member of the model's batch learns the rewards (S,) of a choice.
 
         ``late``: also at a time before the latest, if the model can.
         """
 
     def expect(self, arm: Tensor, time: float) -> None:
-        """Note that a choice is pending: see ``OnlineModel.expect``. Call it only on choices that are put aside."""
+        """Count a choice as pending: see ``OnlineModel.expect``. Call it only within ``put_aside``."""
         if self.conditions:
             self._expect(arm, time)
 
@@ -132,15 +132,15 @@ class ModelChoices(Choices, HasState):
         return None if self.conditions else self.state_names
 
     def _expect(self, arm: Tensor, time: float) -> None:
-        """The model expects the reward of a choice."""
+        """The model conditions on the choice."""
         self.model.expect(self.inputs_of(arm, time))
 
     def observe_noisy(self, arm: Tensor, reward: Tensor, time: float, noise_variance: Tensor) -> None:
-        """``observe``, also late, for rewards with noise variances (S,) of their own, if ``takes_noise``."""
+        """``observe``, also late, for rewards with noise variances (S,), if ``takes_noise``."""
         raise ValueError("noise_variance must be None: this model has one for all rewards")
 
     def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
-        """Posterior mean and standard deviation of a choice, ``batch_shape`` each; (S,) if that is ()."""
+        """Posterior mean and standard deviation of a choice, ``batch_shape`` each; (1,) if that is ()."""
         posterior = cast(GPyTorchPosterior, self.model.posterior(self.inputs_of(arm, time)))
         shape = self.model.batch_shape or (1,)
         return posterior.mean.reshape(shape), posterior.variance.reshape(shape).sqrt()
@@ -158,8 +158,8 @@ class ModelChoices(Choices, HasState):
     def joint(self, time: float, at: Tensor) -> tuple[Tensor, Tensor]:
         """Posterior mean (S, K) and covariance (S, K, K) at ``time`` of arms (S, K), or of points (S, K, d)."""
         inputs = self._inputs_at(time, at)
-        own = inputs if self.model.batch_shape else inputs[:1]
-        posterior = cast(GPyTorchPosterior, self.model.posterior(own))
+        inputs = inputs if self.model.batch_shape else inputs[:1]
+        posterior = cast(GPyTorchPosterior, self.model.posterior(inputs))
         covariance = posterior.distribution.covariance_matrix
         return posterior.mean.squeeze(-1).expand(at.shape[:2]), covariance.expand(len(at), -1, -1)
 
@@ -169,19 +169,19 @@ class ModelChoices(Choices, HasState):
 
     @abstractmethod
     def best(self, acquisition: AcquisitionFunction, time: float, available: Any) -> tuple[Tensor, Tensor]:
-        """The available choice with the largest value, and the value (S,)."""
+        """The available choice with the largest value of the acquisition, and the value (S,)."""
 
     @abstractmethod
     def best_under(self, over: OverPriors, time: float, available: Any) -> tuple[Tensor, Tensor]:
-        """The choice with the largest value over priors, and the prior that gives the value, (S,)."""
+        """The available choice with the largest value over priors, and the prior that gives the value, (S,)."""
 
     @abstractmethod
     def step(self, time: float, width: Tensor | None, streams: ReplicateStreams) -> StepContext:
         """The ``StepContext`` of a step; ``streams`` are the policy's random numbers."""
 
     def _checked_time(self, time: float) -> float:
-        """The time, a model's last input. Raises ValueError unless it is a finite number, and if inputs are held in
-        float32, which has too few digits."""
+        """``time``. Raises ValueError unless it is a finite number, at most 2^24 in size if the model's inputs are in
+        float32."""
         validation.finite_number("time", time)
         exact = self.model.input_dtype == torch.float64 or abs(time) <= 2**24
         expected = (

@@ -1,4 +1,4 @@
-"""Arms under a context: of any context, or one of finitely many."""
+"""Arms under a context, which may be any numbers, or one of a finite list."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ INPUTS = "inputs"  # in ``Choice.why``
 
 
 class ArmsUnderContext(ArmsWithModel):
-    """Arms whose inputs depend on the context of a step, and are carried by each choice, (S, d + c).
+    """Base class: arms whose inputs depend on the context of a step.
 
-    So a reward is learned with the inputs of its choice, however late. The policy says by ``at_step`` what the step
-    brings when it chooses, and by ``as_chosen`` what a choice had when it learns. Outside of both there is no context,
-    and asking for inputs is a ValueError (unless c = 0).
+    Each choice carries its inputs, (S, d + c), so a reward is learned with them, however late. A policy chooses within
+    ``at_step``, which sets the inputs of the arms, and learns within ``as_chosen``, which sets those of the choice.
+    Outside of both there is no context, and a method that needs inputs raises ValueError (unless c = 0).
     """
 
     _num_inputs: int  # d + c
-    _of_step: Tensor | None = None
-    _of_choice: Tensor | None = None
+    _of_step: Tensor | None = None  # the value of ``at_step``
+    _of_choice: Tensor | None = None  # the value of ``as_chosen``
 
-    def at_step(self, brought: Tensor) -> AbstractContextManager[None]:
-        """Within the block the step brings what ``read`` returned."""
-        return self._with_value("_of_step", brought)
+    def at_step(self, step: Tensor) -> AbstractContextManager[None]:
+        """Within the block ``step``, which ``read`` returned, determines the inputs of all arms."""
+        return self._with_value("_of_step", step)
 
     def as_chosen(self, inputs: Tensor) -> AbstractContextManager[None]:
-        """Within the block these are the inputs of the choice, (S, d + c), whatever the arm."""
+        """Within the block ``inputs`` (S, d + c) are those of the choice, whatever the arm."""
         return self._with_value("_of_choice", self._known_by(inputs))
 
     @contextmanager
@@ -49,11 +49,11 @@ class ArmsUnderContext(ArmsWithModel):
             setattr(self, name, before)
 
     def _known_by(self, inputs: Tensor) -> Tensor:
-        """What is kept of the inputs of a choice while it is learned. Raises ValueError for impossible ones."""
+        """The value that ``as_chosen`` sets. Raises ValueError for impossible inputs."""
         return inputs
 
     def check(self, observation: Observation, *needed: str) -> None:
-        """See ``Choices``; the inputs of the choice are checked as well."""
+        """See ``Choices``; also checks the inputs of the choice."""
         super().check(observation, *needed)
         self._known_by(self.inputs_in(observation))
 
@@ -66,7 +66,7 @@ class ContextualArms(ArmsUnderContext, ListedArms):
     """Arms given by features, with a context of c numbers at every step, for a model over d + c inputs and time.
 
     Args:
-        model: an ``OnlineModel`` over d + c inputs, or one more, with the time the last; batch shape () or (S,).
+        model: an ``OnlineModel`` over d + c inputs, or d + c + 1 with time last; batch shape () or (S,).
         arms: ``(N, d)``.
         context_dim: c >= 0.
 
@@ -78,10 +78,10 @@ class ContextualArms(ArmsUnderContext, ListedArms):
         validation.shape_is("choices", arms, arms.dim() == 2, "(N, d)")
         super().__init__(model, arms)
         self.context_dim = validation.natural("context_dim", context_dim)
-        self._num_inputs = own = arms.shape[-1] + context_dim
+        self._num_inputs = count = arms.shape[-1] + context_dim
         inputs = getattr(model, "input_dim", None)
-        expected = f"{own}, features and context, or {own + 1} with time"
-        validation.require(inputs in (own, own + 1), "model.input_dim", inputs, expected)
+        expected = f"{count}, features and context, or {count + 1} with time"
+        validation.require(inputs in (count, count + 1), "model.input_dim", inputs, expected)
         self._of_step = arms if context_dim == 0 else None
 
     def read(self, available: Any) -> tuple[Tensor, Tensor | None]:
@@ -100,7 +100,7 @@ class ContextualArms(ArmsUnderContext, ListedArms):
         return rows.gather(1, arm.reshape(-1, 1, 1).expand(-1, 1, rows.shape[-1])).squeeze(1)
 
     def inputs_of(self, arm: Tensor, time: float) -> Tensor:
-        """Features, context and time of what was chosen."""
+        """Features, context and time of the choice."""
         rows = self.features(arm) if self._of_choice is None else self._of_choice.to(self.arms.device)
         return self._maybe_timed(rows, time).reshape(*self._first, 1, -1)
 
@@ -115,8 +115,7 @@ class ContextualArms(ArmsUnderContext, ListedArms):
 
 
 def step_over(available: Any, arms: Arms) -> ArmContext:
-    """The ``ArmContext`` of ``choose``'s argument, which may be only a mask. Raises ValueError for a mask without an
-    arm."""
+    """``available``, a mask or an ``ArmContext``, as an ``ArmContext``. Raises ValueError for a mask without an arm."""
     bare = isinstance(available, Tensor) and available.is_floating_point()
     validation.require(not bare, "available", available, "a mask of booleans; a context in an ArmContext")
     step = available if isinstance(available, ArmContext) else ArmContext(available=available)
@@ -142,7 +141,7 @@ def inputs_under(
         validation.require(context is None, "context", context, "None: the policy takes none")
         return rows, step.available
     context = checked_context(context, c, S).unsqueeze(-2)  # 1 x c or S x 1 x c
-    context = context.to(arms.device, torch.float64)  # it may name a period by its time
+    context = context.to(arms.device, torch.float64)  # float32 has too few digits for times
     shape = torch.broadcast_shapes(rows.shape[:-1], context.shape[:-1])
     return torch.cat([rows.expand(*shape, d), context.expand(*shape, c)], -1), step.available
 
@@ -163,9 +162,7 @@ def check_inputs(observation: Observation | Pending, shape: tuple[int, int]) -> 
     """The inputs of a choice. Raises ValueError unless they have the right number and are finite."""
     name, inputs = f"why[{INPUTS!r}]", observation.why.get(INPUTS)
     fits = isinstance(inputs, Tensor) and inputs.shape == shape and inputs.is_floating_point()
-    expected = (
-        f"a tensor {shape}, the inputs that the choice was made with: an observation takes `choice.why`"
-    )
+    expected = f"a tensor {shape}, the inputs of the choice: pass `choice.why` to the observation"
     validation.require(fits, name, inputs, expected)
     assert isinstance(inputs, Tensor)
     if inputs.is_cpu:
@@ -174,13 +171,14 @@ def check_inputs(observation: Observation | Pending, shape: tuple[int, int]) -> 
 
 
 def pairs_of(arms: Tensor, contexts: Tensor) -> Tensor:
-    """Features of all pairs, (N M, d + c): the M of the first arm first."""
+    """Features of all pairs, (N M, d + c): first the M pairs of the first arm."""
     left, right = arms.repeat_interleave(len(contexts), 0), contexts.repeat(len(arms), 1)
     return torch.cat([left, right], -1)
 
 
 def number_under(available: Any, choices: Arms, contexts: Tensor) -> tuple[Tensor, Tensor | None]:
-    """The number of the context, (S,), and the mask, from the argument of ``choose``: see ``ListedContexts.read``."""
+    """The number of the context, (S,), and the mask, from the argument of ``choose``. Errors: see
+    ``ListedContexts.read``."""
     step = step_over(available, choices)
     expected = "None: the model is over the features that the policy was built with"
     validation.require(step.features is None, "features", step.features, expected)
@@ -189,7 +187,7 @@ def number_under(available: Any, choices: Arms, contexts: Tensor) -> tuple[Tenso
 
 
 def number_of(name: str, context: Tensor, contexts: Tensor) -> Tensor:
-    """The numbers of these contexts (..., c) among the M contexts (M, c). Raises ValueError for others."""
+    """The numbers of ``context`` (..., c) among the M ``contexts`` (M, c). Raises ValueError for others."""
     found = (context.to(contexts).unsqueeze(-2) == contexts).all(-1)
     listed = bool(found.any(-1).all())
     validation.require(listed, name, context, f"one of the {len(contexts)} contexts given")
@@ -200,14 +198,14 @@ class ListedContexts(ArmsUnderContext, ModelArms):
     """N arms whose steps come with one of M contexts, for an ``ArmModel`` over the N M pairs of both.
 
     The model holds the marginals of every pair, so a step costs as much as one over N M arms, however many observations
-    there are. Of a context its number is kept, (S,).
+    there are. ``at_step`` and ``as_chosen`` take and store the number of the context, (S,).
 
     Args:
         model: over the pairs, in the order of ``pairs_of``.
         arms: (N, d).
         contexts: (M, c), no two the same.
 
-    Raises ValueError for a model over other pairs, and contexts of another shape, or some of them twice.
+    Raises ValueError for a model over other pairs, and for contexts of another shape or listed twice.
     """
 
     def __init__(self, model: ArmModel, arms: Tensor, contexts: Tensor) -> None:
@@ -239,7 +237,7 @@ class ListedContexts(ArmsUnderContext, ModelArms):
 
     def _index(self, arm: Tensor) -> Tensor:
         number = self._of_step if self._of_choice is None else self._of_choice
-        expected = "one of those given: there is none outside of a step"
+        expected = "one of the contexts given: there is none outside of a step"
         validation.require(number is not None, "context", number, expected)
         assert number is not None
         return arm * len(self.contexts) + number.reshape(-1, *[1] * (arm.dim() - 1))
@@ -253,7 +251,7 @@ def check_contexts(contexts: Tensor) -> None:
     """Raises ValueError unless these are M different contexts, (M, c)."""
     validation.finite_tensor("contexts", contexts)
     fits = contexts.dim() == 2 and min(contexts.shape) > 0
-    validation.shape_is("contexts", contexts, fits, "(M, c), all contexts there can be")
-    validation.rewards("contexts", contexts.double())  # as of a step
+    validation.shape_is("contexts", contexts, fits, "(M, c), all possible contexts")
+    validation.rewards("contexts", contexts.double())  # the same limit as for ``ArmContext``
     different = len(contexts.unique(dim=0)) == len(contexts)
     validation.require(different, "contexts", contexts, f"different from each other in {contexts.dtype}")

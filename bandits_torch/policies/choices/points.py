@@ -1,4 +1,4 @@
-"""The points of a domain: alone, and with a model that is searched for the best of them."""
+"""The points of a domain: alone, and with a model and a search for the best of them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.choices.choices import Choices, ModelChoices
 from bandits_torch.streams import ReplicateStreams
 
-_DRAWS = 100  # keeps the seeds of draws apart from those of ``ReplicateStreams``
+_DRAWS = 100  # first part of the spawn keys of draws, which differ from those of ``ReplicateStreams``
 _MOST_DRAWS = 1000
 
 
 class Points(Choices):
-    """The points of a domain; a step may have its own domain with other bounds, constraints or context.
+    """The points of a domain; a step may have another domain with other bounds, constraints or context.
 
     Args:
         domain: the default domain of a step.
@@ -75,16 +75,15 @@ class ModelPoints(Points, ModelChoices):
     """The points of a domain with an ``OnlineGP`` over it.
 
     Args:
-        model: over d inputs, or d + 1 with time the last; its batch is S replicates, and candidate priors if there is a
-            second dimension.
+        model: over d inputs, or d + 1 with time last; batch shape (), (S,), or (S, P) with candidate priors.
         domain: of dimension d.
         search: how an acquisition is maximised.
         seed: of the raw samples of a search, which differ between steps and are the same in every replicate.
         first_replicate: number of the first replicate, for ``StepContext.seeds``.
 
-    It stores the number of steps and the last points, which are warm starts of the next search.
+    It stores the number of steps and the latest points, at which the next search also starts.
 
-    Raises ValueError for a model over another number of inputs, a search of another kind, and a seed that is no
+    Raises ValueError for a model over another number of inputs, a search of another kind, and a seed that is not an
     integer >= 0.
     """
 
@@ -112,8 +111,8 @@ class ModelPoints(Points, ModelChoices):
         self._of_each_member = (*batch[:1], *[1] * (len(batch) - 1), 1)
         self._begin()
 
-    steps: int  # choices so far, those that are pending among them
-    _latest: Tensor  # points, (S, 0 or 1, d)
+    steps: int  # choices so far, also pending ones
+    _latest: Tensor  # the latest points, (S, 0 or 1, d)
     _lasting = ("steps", "_latest")
 
     def _fresh(self) -> dict[str, Any]:
@@ -137,13 +136,13 @@ class ModelPoints(Points, ModelChoices):
         return self._maybe_timed(at, time)
 
     def observe(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
-        """Learn one reward of every replicate, at any time; the next search also starts at the points."""
+        """Learn one reward of every replicate, at any time; the next search also starts at these points."""
         self.model.observe(self.inputs_of(arm, time), reward.reshape(*self._of_each_member, 1))
         self._latest = arm.detach().clone().unsqueeze(1)
         self.steps += 1
 
     def expect(self, arm: Tensor, time: float) -> None:
-        """See ``ModelChoices``. Pending choices count as steps, both of the opening and for the seeds of draws."""
+        """See ``ModelChoices``. Pending choices count as steps, for the opening and for the seeds."""
         super().expect(arm, time)
         self.steps += 1
 
@@ -160,7 +159,7 @@ class ModelPoints(Points, ModelChoices):
     def best(
         self, acquisition: AcquisitionFunction, time: float, available: Domain | None
     ) -> tuple[Tensor, Tensor]:
-        """By ``PointSearch``; the points of its opening come first, whatever their values."""
+        """By ``PointSearch``; the first steps play the points of its opening, whatever their values."""
         domain = self.domain if available is None else available
         first = self.search.opening(domain, self.steps, self.replicates, self._seed)
         if first is not None:
@@ -181,7 +180,7 @@ class ModelPoints(Points, ModelChoices):
         )
 
     def best_under(self, over: OverPriors, time: float, available: Domain | None) -> tuple[Tensor, Tensor]:
-        """By ``PointSearch``, with the prior that gives the value there."""
+        """By ``PointSearch``, with the prior that gives the largest value at the point."""
         domain = self.domain if available is None else available
         points = self.search.opening(domain, self.steps, self.replicates, self._seed)
         if points is None:
@@ -191,7 +190,7 @@ class ModelPoints(Points, ModelChoices):
         return points, prior.reshape(self.replicates)
 
     def step(self, time: float, width: Tensor | None, streams: ReplicateStreams) -> StepContext:
-        """A seed for each replicate's draw, the same in a batch and alone."""
+        """With a seed for each replicate's draw, the same in a batch and alone."""
 
         def seeds() -> list[int]:
             keys = [(_DRAWS, self._first + k, self.steps) for k in range(self.replicates)]
