@@ -1,4 +1,4 @@
-"""Rewards that are 0 or 1, or counts: learned by a Gaussian process over their log-odds or log-rate."""
+"""Rewards that are 0 or 1, or counts, learned by a Gaussian process over their log-odds or log-rate."""
 
 from __future__ import annotations
 
@@ -16,34 +16,33 @@ from bandits_torch.policies.wrapping import WrappingPolicy
 
 KINDS = ("binary", "counts")
 _STEPS, _NODES = 80, 200  # halvings of the bracket of a mode; nodes of the quadrature around it
-_REACH = 9.0  # deviations to both sides that an expectation is taken over
+_REACH = 9.0  # an expectation is taken over this many deviations on both sides
 
 
 class LatentRewards(WrappingPolicy):
     """An index policy over f that learns y ~ Bernoulli(1 / (1 + exp(-f))), or y ~ Poisson(exp f), instead of f + noise.
 
-    Assumed density filtering: with N(m, v) the belief about f at the arm played, the reward is learned as a Gaussian
-    observation z of noise variance r. After it the mean m' and the variance v' of f there are those of
-    N(f; m, v) p(y | f), by quadrature about the mode:
+    Assumed density filtering: let N(m, v) be the posterior of f at the arm played. The reward is learned as a Gaussian
+    observation z with noise variance r, chosen so that the new mean m' and variance v' of f at this arm are those of
+    N(f; m, v) p(y | f), by quadrature around the mode:
 
         1/r = 1/v' - 1/v,    z = r (m'/v' - m/v).
 
-    So the update at the arm played is exact up to quadrature, and reaches other arms through the prior's correlations.
-    The approximation is to take the belief as Gaussian again before the next reward. The expected reward grows with f,
+    So the update at the arm played is exact up to quadrature, and changes other arms through the prior's correlations.
+    The approximation is that the posterior is Gaussian again before the next reward. The expected reward grows with f,
     so the best arm has the largest f.
 
-    Kernel, prior mean and widths of the policy describe f, a log-odds or a logarithm of a rate, and its
-    ``noise_variance`` is not used. The theorem for the policy's width does not cover this policy.
-
-    A pending reward counts as one of noise ``noise_variance``. ``marginals`` are of the expected reward, a probability
-    or a rate; ``latent_marginals`` are of f.
+    Kernel, prior mean and widths of the policy describe f, a log-odds or the logarithm of a rate. The model's
+    ``noise_variance`` is used only for pending rewards. The theorem for the policy's width does not cover this policy.
+    ``marginals`` are of the expected reward, a probability or a rate; ``latent_marginals`` are of f.
 
     Args:
-        policy: an ``IndexPolicy`` over an ``ArmGP`` that takes rewards with a noise variance of their own.
+        policy: an ``IndexPolicy`` over an ``ArmGP`` that takes rewards with a noise variance
+            (``Observation.noise_variance``).
         rewards: ``"binary"``, each 0 or 1, or ``"counts"``, integers >= 0.
 
     Source: Opper 1998; Rasmussen & Williams 2006, section 3.6 (a single pass of expectation propagation). Raises
-    ValueError for another policy, and other ``rewards``. Under drift late rewards are refused.
+    ValueError for another policy, and other ``rewards``. If the model drifts, ``learn`` raises it for late rewards.
     """
 
     policy: IndexPolicy
@@ -87,7 +86,7 @@ class LatentRewards(WrappingPolicy):
 
 
 def as_gaussian(kind: str, y: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-    """The observation z and its noise variance r, (S,) each, that change N(mean, variance) as the reward y does."""
+    """The observation z and its noise variance r, (S,) each, that change N(mean, variance) like the reward y."""
     y, mean, variance = y.double(), mean.double(), variance.double()
     mode = _mode(kind, y, mean, variance)
     curvature = _slopes(kind, y, mode)[1]
@@ -101,7 +100,7 @@ def as_gaussian(kind: str, y: Tensor, mean: Tensor, variance: Tensor) -> tuple[T
     share = torch.softmax(log_density + torch.cosh(u).log(), -1)
     after = (share * f).sum(-1)
     narrowed = (share * (f - after.unsqueeze(-1)).square()).sum(-1)
-    # A reward that changes nothing to rounding becomes an observation of very large noise.
+    # A reward that changes the posterior by less than rounding errors becomes an observation with very large noise.
     precision = (1 / narrowed - 1 / variance).clamp_min(1e-12 / variance)
     return (after / narrowed - mean / variance) / precision, 1 / precision
 
@@ -133,7 +132,7 @@ def _log_likelihood(kind: str, y: Tensor, f: Tensor) -> Tensor:
 
 
 def _slopes(kind: str, y: Tensor, f: Tensor) -> tuple[Tensor, Tensor]:
-    """First derivative of the log-likelihood, and minus the second."""
+    """The first derivative of the log-likelihood by f, and minus the second."""
     if kind == "binary":
         p = torch.sigmoid(f)
         return y - p, p * (1 - p)
@@ -144,7 +143,7 @@ def _mode(kind: str, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
     """The mode of N(f; mean, variance) p(y | f), by bisection."""
     pull = variance * _slopes(kind, y, mean)[0]
     low, high = torch.minimum(mean, mean + pull), torch.maximum(mean, mean + pull)
-    if kind == "counts":  # where exp f = y the likelihood has its own maximum, which the mode does not pass
+    if kind == "counts":  # the mode lies below the maximum of the likelihood, exp f = y
         high = torch.where(pull > 0, torch.minimum(high, y.log()), high)
     for _ in range(_STEPS):
         f = (low + high) / 2

@@ -15,12 +15,13 @@ from bandits_torch.policies.policy import Choice, Observation, Pending, Policy, 
 
 
 def _of_inner(name: str) -> Any:
-    """An attribute that a policy has as its inner policy has it."""
+    """The attribute of this name of the inner policy, as a property."""
     return property(lambda self: getattr(self.policy, name))
 
 
 class WrappingPolicy(Policy):
-    """A policy around ``policy``, which chooses. A subclass defines what is learned, and all other differences."""
+    """Base class: a policy around ``policy``. All but ``learn`` is that of the inner policy, unless a subclass changes
+    it."""
 
     _parts: ClassVar[tuple[str, ...]] = ("policy",)
     _expects: ClassVar[tuple[str, ...] | None] = ("policy",)
@@ -65,13 +66,13 @@ class WrappingPolicy(Policy):
 
 
 class SomeArms(WrappingPolicy):
-    """N arms, of which the inner policy plays only some, numbered from 0. No other arm is chosen.
+    """Plays only some of N arms. The inner policy is over these, numbered from 0.
 
     Args:
         policy: over as many arms as ``here`` has True.
-        here: (N,) booleans.
+        here: (N,) booleans, True for the arms that are played.
 
-    Source: no paper's. Raises ValueError for another policy or mask; ``learn`` for an arm that is not here.
+    Source: ours. Raises ValueError for another policy or mask; ``learn`` raises it for another arm.
     """
 
     def __init__(self, policy: Policy, here: Tensor) -> None:
@@ -106,15 +107,16 @@ class SomeArms(WrappingPolicy):
 
 
 class CentredPolicy(WrappingPolicy):
-    """Passes reward - ``prior_mean`` to the inner policy: exact for a policy over rewards with prior mean zero.
+    """Passes reward - ``prior_mean`` to the inner policy: exact for a policy whose prior mean is 0.
 
-    It is one number for all arms: a policy that sees only differences cannot know which arm's mean was subtracted.
+    ``prior_mean`` is one number for all arms, because with different numbers the best arm of the differences could be
+    another arm.
 
     Args:
-        policy: over arms; it chooses, and learns the differences.
+        policy: over arms; it learns the differences.
         prior_mean: in units of reward.
 
-    Source: no paper's, a shift of the rewards. Raises ValueError for a ``prior_mean`` that is not a finite number.
+    Source: ours, a shift of the rewards. Raises ValueError for a ``prior_mean`` that is not a finite number.
     """
 
     def __init__(self, policy: Policy, prior_mean: float) -> None:
@@ -122,41 +124,42 @@ class CentredPolicy(WrappingPolicy):
         self.prior_mean = validation.finite_number("prior_mean", prior_mean)
 
     def learn(self, observation: Observation) -> None:
-        """Learn how far the reward lies above the prior mean."""
+        """Learn reward - ``prior_mean``."""
         Arms(self.num_arms, self.replicates).check(observation)
         self.policy.learn(replace(observation, reward=observation.reward - self.prior_mean))
 
     def mean_rewards(self) -> Tensor | None:
-        """Those of the inner policy, in units of reward."""
+        """``mean_rewards`` of the inner policy plus the prior mean."""
         mean = self.policy.mean_rewards()
         return None if mean is None else mean + self.prior_mean
 
     def marginals(self, time: float, points: Any = None) -> tuple[Tensor, Tensor]:
-        """``marginals`` of the inner policy, shifted by the prior mean."""
+        """``marginals`` of the inner policy, with the prior mean added."""
         mean, variance = super().marginals(time, points)
         return mean + self.prior_mean, variance
 
 
 class StandardisedPolicy(WrappingPolicy):
-    """Passes (reward - ``offset``) / ``scale`` on, with the mean and standard deviation of the first rewards.
+    """Passes (reward - ``offset``) / ``scale`` to the inner policy, with the mean and standard deviation of the first
+    rewards.
 
     After rewards number 1, 2, 4, ..., ``warm_up`` both are computed anew from all rewards so far, and the inner policy
-    is reset and learns these again in the new unit. After the warm-up both stay: a level or spread that changes later
-    is not followed (``recipes.auto`` follows both). With m, k and lambda the prior mean, covariance and noise variance
-    of the policy, its posterior is always exactly that of a policy with prior mean offset + scale m, covariance
+    is reset and learns these again in the new unit. After the warm-up both stay, whatever later rewards are
+    (``recipes.auto`` follows changes of level and spread). Let the inner policy have prior mean m, covariance k and
+    noise variance lambda. The posterior is then exactly that of a policy with prior mean offset + scale m, covariance
     scale^2 k and noise variance scale^2 lambda that learns the rewards unchanged. So choices do not depend on the unit
-    and the origin of rewards. While all rewards are equal, ``scale`` is 1. Replicates differ in both.
+    and the origin of rewards. While all rewards are equal, ``scale`` is 1. Each replicate has its own of both.
 
     Args:
-        policy: any that can learn an observation again after ``reset`` in another unit. Others say why not
+        policy: any that can learn an observation again after ``reset`` in another unit. Others state the reason
             (``needs_unit``): they hold limits or ranges in units of reward, learn rewards in turn, or learn the unit.
         warm_up: number of rewards from which unit and origin are learned.
 
-    Cost: up to ``warm_up`` steps at a reward that changes the unit; none later, when the rewards are dropped. Norm
-    bounds and noise scales given to widths are in units of ``scale``.
+    Cost: up to ``warm_up`` steps at a reward that changes the unit; nothing after the warm-up, which drops the stored
+    rewards. Norm bounds and noise scales given to widths are in units of ``scale``.
 
-    Source: no paper's; an affine change of a Gaussian process. Raises ValueError for another policy, and a ``warm_up``
-    below 2.
+    Source: ours; an affine change of a Gaussian process. Raises ValueError for another policy, and a ``warm_up`` below
+    2.
     """
 
     needs_unit = "it learns the unit by itself"
@@ -193,7 +196,7 @@ class StandardisedPolicy(WrappingPolicy):
             self._told, self._count = [], self.warm_up
 
     def learn(self, observation: Observation) -> None:
-        """Learn the reward in the present unit; or, when due, all rewards in a new unit."""
+        """Learn the reward in the present unit, or all rewards in a new unit if that is due."""
         reward = validation.tensor("reward", observation.reward)
         fits = reward.shape == (self.replicates,)
         validation.shape_is("reward", reward, fits, f"({self.replicates},)")
@@ -209,10 +212,10 @@ class StandardisedPolicy(WrappingPolicy):
         self._count, self._told = count, first if count < self.warm_up else []
 
     def _learn_anew(self, observations: list[Observation]) -> None:
-        """Learn all of these in the unit that follows from them; if one is refused, nothing is changed."""
+        """Learn all ``observations`` in the unit computed from them. If one is refused, nothing changes."""
         rewards = torch.stack([one.reward.double() for one in observations])  # (n, S)
         offset, spread = rewards.mean(0), rewards.std(0, correction=0)
-        scale = torch.where(spread > 1e-12 * rewards.abs().amax(0), spread, 1.0)  # else it is of rounding
+        scale = torch.where(spread > 1e-12 * rewards.abs().amax(0), spread, 1.0)  # smaller: rounding errors
         before = self.policy.state_dict()
         try:
             self.policy.reset()
@@ -224,7 +227,7 @@ class StandardisedPolicy(WrappingPolicy):
         self.offset, self.scale = offset, scale
 
     def mean_rewards(self) -> Tensor | None:
-        """Those of the inner policy, in units of reward."""
+        """``mean_rewards`` of the inner policy, in units of reward."""
         mean = self.policy.mean_rewards()
         return None if mean is None else self.offset.unsqueeze(-1) + self.scale.unsqueeze(-1) * mean
 
@@ -250,24 +253,24 @@ def _standard(observation: Observation, offset: Tensor, scale: Tensor) -> Observ
 class DoublingTrick(WrappingPolicy):
     """Anytime play: phase k = 0, 1, ... is a new policy for the horizon T_k = ``first`` 2^k, played T_k times.
 
-    At the end of a phase all it learned is forgotten. If the regret of the policy for a horizon T is at most c T^a for
-    every T, the regret of all phases together is at most
+    A new phase knows nothing of earlier ones. If the regret of the policy for a horizon T is at most c T^a for every T,
+    the regret of all phases together is at most
 
         c 2^a / (2^a - 1) (T + first)^a    after T steps:
 
-    3.4 times as much for a = 1/2, 2.5 times for a = 3/4 (the trick keeps polynomial bounds, not logarithmic ones). That
-    holds for any reward functions. If they change, build the policy of every phase with the bound on the change of the
+    3.4 times as much for a = 1/2, 2.5 times for a = 3/4 (the trick keeps polynomial bounds, not logarithmic ones). This
+    holds for any reward functions. If they change, build the policy of every phase with a bound on the change in the
     whole run.
 
-    A reward of a choice made in an earlier phase is ignored: the phase's end has forgotten it already.
+    A reward of a choice made in an earlier phase is ignored.
 
     Args:
-        base: makes a policy for a horizon, its only argument, such as
-            ``lambda T: recipes.sw_gp_ucb(arms, kernel, 0.01, horizon=T)``, once a phase. Horizons differ, so they may
-            serve as seeds of a policy that draws (``seed=T``).
+        base: makes the policy of a phase from its horizon, the only argument, such as
+            ``lambda T: recipes.sw_gp_ucb(arms, kernel, 0.01, horizon=T)``. The horizon may serve as the seed of a
+            policy that draws (``seed=T``).
         first: T_0.
 
-    Cost: that of the policies, made anew log2(T / ``first``) times.
+    Cost: that of the policies, and of making about log2(T / ``first``) of them.
 
     Source: Auer, Cesa-Bianchi, Freund & Schapire 2002; Besson & Kaufmann 2018 (arXiv 1803.06971), the geometric trick.
     Raises ValueError for a ``base`` that is not a function, or whose result is not a policy or has other numbers of
@@ -293,7 +296,7 @@ class DoublingTrick(WrappingPolicy):
 
     @property
     def knows_past(self) -> bool:  # type: ignore[override]
-        """As the phase's policy, in the first phase."""
+        """As the phase's policy; False after the first phase."""
         return self.phase == 0 and super().knows_past
 
     def choose(self, time: float, available: Any = None) -> Choice:
@@ -302,7 +305,7 @@ class DoublingTrick(WrappingPolicy):
         return replace(choice, why={**choice.why, "phase": self.phase})
 
     def expect(self, pending: Pending, time: float) -> None:
-        """As the phase's policy; what is pending of earlier phases is not counted."""
+        """As the phase's policy; pending choices of earlier phases are ignored."""
         if natural_in(pending, "phase", self.phase) == self.phase:
             super().expect(pending, time)
 
