@@ -1,4 +1,4 @@
-"""Limits on moves, and prices for them: of a setting within a domain, or from one arm to another."""
+"""Limits on moves of a setting from step to step, and prices for them, over a domain or between arms."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from bandits_torch.policies.wrapping import WrappingPolicy
 
 
 class CostlyMoves(WrappingPolicy):
-    """A policy around another one, whose setting moves little from step to step, or moves only if that pays.
+    """Plays an inner policy whose choice, the setting, may move only a little at a step, or only if the move pays.
 
-    * Limits (``max_move``, over a domain): no setting moves further than this in a step. The inner policy chooses the
-      best point within reach (``Domain.within``), so constraints, limits of measurements and fixed coordinates still
-      hold. Coordinates that are fixed at a step have no limit.
+    * Limits (``max_move``, over a domain): no coordinate moves further than this at a step. The inner policy chooses
+      the best point within reach (``Domain.within``), so constraints, limits of measurements and fixed coordinates
+      still hold. Coordinates that are fixed at a step have no limit.
     * A price (``move_price``): over arms it is paid for every switch; over a domain for a move across the whole range
-      of a setting, and in proportion for a shorter move. With v = mean + width * deviation of the inner policy, x the
-      present setting, and z the inner policy's choice, the policy stays at x unless
+      of a coordinate, and in proportion for a shorter move. With v = mean + width * deviation of the inner policy, x
+      the present setting, and z the inner policy's choice, the policy moves if x is not available or
 
           stay |v(z) - v(x)| >= price of the move from x to z,
 
-      where stay is the mean number of steps between moves so far: the price is paid once, the gain lasts as long as the
-      setting stays. If the policy chooses z although v(z) < v(x), to look again or by a draw, the look counts as worth
-      v(x) - v(z).
+      with stay the mean number of steps per move so far, at least 1: the price is paid once, but the gain lasts as long
+      as the setting stays. If the inner policy chooses z although v(z) < v(x), to look again or by a draw, this look
+      counts as worth v(x) - v(z).
 
     Until two rewards differ, a policy that learns the unit of rewards uses 1 as the unit.
 
-    The present setting is that of the latest choice, whether learned, pending (``AskTell``: open) or dropped; of the
-    latest learned, if they come without their ``why``. Without ``start_at`` the first move is free.
+    The present setting is that of the latest choice, whether learned, pending (``AskTell``: open) or dropped; if
+    observations lack their ``why``, that of the latest learned one. Without ``start_at`` the first move is free.
 
     Args:
         policy: over arms, or over ``domain``. Limits suit every policy over a domain. A price needs beliefs
@@ -44,12 +44,12 @@ class CostlyMoves(WrappingPolicy):
         max_move: a share of each range, above 0, a number or (d,); infinity: no limit.
         move_price: in units of reward, a number >= 0; over a domain also (d,), one for each coordinate.
         start_at: where the setting is before the first step: an arm, or a point (d,).
-        search: of the policy, if not every point may be played (``MixedSearch``).
+        search: that of the policy, if not every point may be played (``MixedSearch``).
 
-    Cost: a prediction, with a price. ``trace``: the inner policy's, and ``moves``, their number so far.
+    Cost: with a price, one prediction a step. ``trace`` adds ``moves``, their number so far.
 
-    Source: Asawa & Teneketzis 1996, who require that a switch pays off within the stay, for known Markov chains;
-    estimating the stay is ours. No theorem bounds its regret; with fixed prices and adversarial rewards the regret of
+    Source: Asawa & Teneketzis 1996, who require for known Markov chains that a switch pays off within the stay;
+    estimating the stay is ours. No theorem bounds the regret. With fixed prices and adversarial rewards the regret of
     every policy is at least of order T^{2/3} (Dekel et al. 2014).
 
     Raises ValueError for a policy that cannot have limits or prices, limits over arms, numbers out of range, and a
@@ -68,7 +68,7 @@ class CostlyMoves(WrappingPolicy):
     ) -> None:
         self._around(policy)
         fits = domain is None if self.dim == 0 else isinstance(domain, Domain) and domain.dim == self.dim
-        validation.require(fits, "domain", domain, "that of the policy, None over arms")
+        validation.require(fits, "domain", domain, "the policy's domain, or None over arms")
         self.domain, self.search = domain, PointSearch() if search is None else search
         validation.instance("search", self.search, PointSearch, "a PointSearch")
         over_points = max_move is None or domain is not None
@@ -99,13 +99,15 @@ class CostlyMoves(WrappingPolicy):
             self.start_at = start.to(domain.bounds)
         settings = {"domain": domain, "max_move": max_move, "move_price": move_price}
         if policy.origin is not None:
-            own = partial(_around, policy.origin.recipe, {**settings, "start_at": start_at, "search": search})
-            self.origin = Origin(own, policy.origin.setup, policy.origin.options)
+            recipe = partial(
+                _around, policy.origin.recipe, {**settings, "start_at": start_at, "search": search}
+            )
+            self.origin = Origin(recipe, policy.origin.setup, policy.origin.options)
         self._begin()
 
     @property
     def needs_unit(self) -> str:  # type: ignore[override]
-        """The reason why the policy needs the unit of rewards: its price, or that of the inner policy."""
+        """The reason why the policy needs the unit of rewards: it has a price, or the inner policy has a reason."""
         return "it holds a price in units of reward" if self._priced else super().needs_unit
 
     # -- one step --------------------------------------------------------------------------------------
@@ -122,8 +124,8 @@ class CostlyMoves(WrappingPolicy):
         arm = choice.arm if self.domain is None else self.search.values(choice.arm)
         if self._priced and self._is_somewhere:
             arm = self._worth_it(arm, time, domain if within is None else within)
-        own = {"move": self._number + 1, "moved": self._is_move(arm)}
-        return replace(choice, arm=arm, why={**choice.why, **own})
+        move = {"move": self._number + 1, "moved": self._is_move(arm)}
+        return replace(choice, arm=arm, why={**choice.why, **move})
 
     @property
     def _is_somewhere(self) -> bool:
@@ -160,14 +162,14 @@ class CostlyMoves(WrappingPolicy):
     # -- where the setting is --------------------------------------------------------------------------
 
     def learn(self, observation: Observation) -> None:
-        """The policy inside learns; the setting is where the latest choice brought it."""
-        stand = self._where(observation)
+        """The inner policy learns. The present setting is that of the latest choice."""
+        after = self._where(observation)
         self.policy.learn(observation)
-        self._number, self._last, self._moves = stand
+        self._number, self._last, self._moves = after
         self._steps = self._steps + 1
 
     def expect(self, pending: Pending, time: float) -> None:
-        """As for the inner policy; the present setting is that of the latest choice."""
+        """As the inner policy; the present setting is that of the latest choice."""
         super().expect(pending, time)
         self._number, self._last, self._moves = self._where(pending)
 
@@ -177,8 +179,8 @@ class CostlyMoves(WrappingPolicy):
         self._number, self._last, self._moves = self._where(pending)
 
     def _where(self, one: Observation | Pending) -> tuple[int, Tensor, Tensor]:
-        """Number of the latest choice, the setting after it, and the moves so far, once this choice counts: the latest,
-        unless its ``why`` says otherwise. ValueError for a ``why`` of another kind."""
+        """The number of the latest choice, its setting, and the number of moves, after this choice. Without a ``why``
+        it is taken for the latest. Raises ValueError for a ``why`` of another kind."""
         number, moved = natural_in(one, "move", self._number), one.why.get("moved")
         if moved is None:
             moved = self._is_move(one.arm) & (number >= self._number)
@@ -191,7 +193,7 @@ class CostlyMoves(WrappingPolicy):
         return number, one.arm.detach().to(self._last, copy=True), moves
 
     def _is_move(self, arm: Tensor) -> Tensor:
-        """Whether ``arm`` is another setting than the present one, (S,); not if that is not known."""
+        """Whether ``arm`` differs from the present setting, (S,); False if that is not known."""
         differs = (arm.detach().to(self._last) != self._last).reshape(self.replicates, -1).any(-1)
         return differs & self._is_somewhere
 
@@ -201,11 +203,11 @@ class CostlyMoves(WrappingPolicy):
     # -- state -----------------------------------------------------------------------------------------
 
     _expects = ("policy", "_last", "_number", "_moves")
-    _lasting = ("_last", "_number")  # what was learned is forgotten, and the setting stays
-    _last: Tensor  # where the setting is: (S,), -1 if not known, or (S, d), NaN
+    _lasting = ("_last", "_number")  # a reset does not move the setting
+    _last: Tensor  # the present setting, (S,), -1 if not known, or (S, d), NaN if not known
     _number: int  # of the latest choice
-    _steps: Tensor  # learned, (S,)
-    _moves: Tensor  # (S,)
+    _steps: Tensor  # rewards learned, (S,)
+    _moves: Tensor  # number of moves so far, (S,)
 
     def _fresh(self) -> dict[str, Any]:
         S = self.replicates
@@ -220,12 +222,12 @@ class CostlyMoves(WrappingPolicy):
 
 
 def _around(recipe: Any, settings: dict[str, Any], setup: Any, **options: Any) -> CostlyMoves:
-    """A recipe's policy with costly moves."""
+    """The policy of a recipe, in a ``CostlyMoves`` with these settings."""
     return CostlyMoves(recipe(setup, **options), **settings)
 
 
 def _of_each(name: str, value: Any, like: Tensor) -> Tensor:
-    """A number, or one for each coordinate, (d,)."""
+    """``value`` as a tensor, () or, with one number for each coordinate, (d,). Raises ValueError for another shape."""
     given = validation.numbers(name, value, like)
     shapes = dict.fromkeys(((), tuple(like.shape)))
     validation.shape_is(name, given, given.shape in shapes, " or ".join(map(str, shapes)))

@@ -1,4 +1,4 @@
-"""Weights of members by Bayes' rule, with a share that goes back to the prior, so that every member can recover."""
+"""Weights of members by Bayes' rule; a share of the weight returns to the prior weights, so any member can recover."""
 
 from __future__ import annotations
 
@@ -25,27 +25,28 @@ class FixedShare(Described, HasState):
         sum_t -ln f_mix(y_t) <= sum_t -ln f_{p_t}(y_t) - ln pi_{p_1} - sum_{changes} ln(a pi_{p_t})
                                 - sum_{stays} ln(1 - a + a pi_{p_t}),
 
-    which is ln P + k ln(P / a) - (T - 1 - k) ln(1 - a + a / P) for equal pi. It bounds no regret, only this loss.
+    which for equal pi adds ln P + k ln(P / a) - (T - 1 - k) ln(1 - a + a / P). It bounds this loss, not the regret.
 
-    Members that fall behind are reset. With scores c_p <- memory c_p + ln f_p, a member is due for a reset when its
-    score is ``behind`` nats below the best score. It then takes over the best score. In one step a score can fall at
-    most ``at_once`` nats further behind the score of the member that predicted best.
+    Members that fall behind are to be reset. With scores c_p <- memory c_p + ln f_p, a member is due for a reset if its
+    score is more than ``behind`` nats below the best score, which it then takes over. In one step a score can fall at
+    most ``at_once`` nats relative to that of the member that predicted best.
 
     Args:
         prior: (P,) weights pi > 0; normalised here.
         replicates: S.
         share: a, in [0, 1).
         behind: nats; infinity: no member is ever reset.
-        memory: in [0, 1), of the score.
-        at_once: nats; if it is less than ``behind``, a single observation resets no member.
+        memory: of the score, in [0, 1).
+        at_once: nats; if it is less than ``behind``, one observation alone resets no member.
 
     Attributes:
         log_weight: (S, P).
-        log_loss: (S,) the sum of -ln f_mix so far.
-        resets: (S,) members reset so far.
+        score: (S, P), c.
+        log_loss: (S,), the sum of -ln f_mix so far.
+        resets: (S,), the number of resets so far.
 
     Source: Herbster & Warmuth 1998 (fixed share), log loss and learning rate 1. The resets are ours, without a theorem;
-    a member with its resets is one predictor, so the bound above holds for it.
+    a member with its resets is one predictor, so the bound above holds.
 
     Raises ValueError for weights that are not positive and numbers out of range.
     """
@@ -78,12 +79,12 @@ class FixedShare(Described, HasState):
 
     @property
     def weights(self) -> Tensor:
-        """(S, P), each row adds up to 1."""
+        """(S, P); each row has the sum 1."""
         return self.log_weight.exp()
 
     @property
     def effective_members(self) -> Tensor:
-        """exp of the weights' entropy, (S,): 1 when one member has all weight, P when all have the same."""
+        """exp of the weights' entropy, (S,): 1 if one member has all weight, P if all have the same."""
         return effective_number(self.weights)
 
     def update(
@@ -91,7 +92,7 @@ class FixedShare(Described, HasState):
     ) -> Tensor:
         """Learn ln f_p of an observation, (S, P). Returns which members are due for a reset, (S, P) booleans.
 
-        Members that are ``exempt`` (S, P) never are. ``log_unit`` (S,): ln of the unit of rewards, for the log loss.
+        Members that are ``exempt`` (S, P) are not due. ``log_unit`` (S,): ln of the unit of rewards, for the log loss.
         """
         joint = self.log_weight + log_density
         total = _log_sum_exp(joint)
@@ -125,7 +126,7 @@ def effective_number(weights: Tensor) -> Tensor:
 
 
 def _log_sum_exp(x: Tensor) -> Tensor:
-    """(S, 1), of x (S, P) with a finite maximum: ``Tensor.logsumexp`` launches more kernels, to test for infinity."""
+    """(S, 1), of x (S, P) with finite maxima. ``Tensor.logsumexp`` also tests for infinity, which takes longer."""
     largest = x.amax(-1, keepdim=True)
     return (x - largest).exp_().sum(-1, keepdim=True).log_().add_(largest)
 
@@ -138,7 +139,7 @@ def shared(log_weight: Tensor, log_prior: Tensor, share: float) -> Tensor:
 
 
 def mixture_moments(weights: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and variance of a mixture: weights (S, P), member moments (S, P, N); (S, N) each.
+    """Mean and variance of a mixture, (S, N) each, from weights (S, P) and the members' moments (S, P, N).
 
     m = sum w_p mu_p,  v = sum w_p (sigma_p^2 + (mu_p - m)^2).
     """
@@ -150,9 +151,9 @@ def mixture_moments(weights: Tensor, mean: Tensor, variance: Tensor) -> tuple[Te
 
 
 def heaviest(weights: Tensor, light: float) -> tuple[Tensor, Tensor]:
-    """The fewest members that hold all but ``light`` of the weight (S, P): their indices and weights, (S, K) each.
+    """The fewest members with all but ``light`` of the weight (S, P): their indices and weights, (S, K) each.
 
-    K is the largest number that a replicate needs; other replicates also get K members, some with weight 0.
+    K is the largest number that any replicate needs; the others also get K members, some with weight 0.
     """
     in_order, member = weights.sort(-1, descending=True)
     before = in_order.cumsum(-1) - in_order
