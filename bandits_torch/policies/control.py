@@ -1,4 +1,4 @@
-"""A test against a control: a share of the traffic goes to it at random, and lifts over it have intervals."""
+"""A test against a control: a random share of the traffic goes to it, and lifts over it get confidence intervals."""
 
 from __future__ import annotations
 
@@ -15,46 +15,47 @@ from bandits_torch.policies.policy import Choice, Observation, Policy
 from bandits_torch.policies.wrapping import WrappingPolicy
 from bandits_torch.streams import ReplicateStreams
 
-_LEARNING = 50  # rewards that teach the policy alone
-_FEW = 8  # rewards of an arm and of the control, in comparison, below which nothing is said of its lift
-_ALIKE = 30.0  # rewards that the mean of all arms counts for in the variance of an arm's noise
-_TIGHTEST = 500.0  # comparisons after which the interval is as narrow as one can be at that time
+_LEARNING = 50  # number of first rewards that do not count for lifts
+_FEW = 8  # fewest compared rewards of an arm, and of the control in its place, for a lift
+_ALIKE = 30.0  # weight of the mean over all arms in the variance of an arm's noise, in rewards
+_TIGHTEST = 500.0  # number of comparisons for which the interval is narrowest
 
 
 class ControlledPolicy(WrappingPolicy):
     """Plays the arm that an inner policy proposes, or with probability ``control_share`` the control in its place.
 
-    If arm a is proposed at time t, a coin alone decides between a and the control c. So the rewards of both come from
-    the same times, and a level that changes with time affects both alike. With p the share and m the policy's
-    prediction before the choice,
+    If arm a is proposed at time t, only a random draw decides between a and the control c. So the rewards of both come
+    from the same times, and a level that changes with time affects both alike. With p the share and m the policy's
+    prediction before the choice, the mean of
 
         psi_t = m_a - m_c + 1{played a} (y - m_a) / (1 - p) - 1{played c} (y - m_c) / p
 
-    has the lift of a over c at t as its mean given the past, whether or not the prediction is right; a good prediction
-    only reduces the variance of psi. The mean of psi over the n times that a was proposed estimates the mean of its
-    lifts at those times, and
+    given the past is the lift of a over c at t, whether or not the prediction is right; a good prediction reduces the
+    variance of psi. The mean of psi over the n times at which a was proposed estimates the mean lift at those times,
+    and
 
         mean psi +- sigma sqrt(2 (n rho^2 + 1) / (n^2 rho^2) log(sqrt(n rho^2 + 1) / alpha))
 
     contains it for all n at once with probability 1 - alpha, asymptotically. So you may look after each reward and stop
-    at any time. sigma^2 is the larger of the variance of psi and v_a / (1 - p) + v_c / p, with v the mean squared
-    errors of the predictions, and that of all arms counted as thirty more: if successes are rare, the first rewards of
-    the control may all be 0, which would leave no variance. rho makes the interval narrowest at n = 500.
+    at any time. sigma^2 is the larger of the variance of psi and v_a / (1 - p) + v_c / p. Here v is the mean squared
+    prediction error of an arm, to which the mean over all arms is added as thirty more rewards: if successes are rare,
+    the first rewards of the control may all be 0, and their variance would be 0. rho makes the interval narrowest at
+    n = 500.
 
-    The first 50 rewards do not count, nor do times at which the control was not available or was itself proposed. A
-    reward counts once it is learned, but its prediction is from the time of the choice, so late rewards do no harm.
+    The first 50 rewards do not count, nor do times at which the control was not available or was itself proposed. The
+    prediction of a reward is from the time of its choice, so late rewards do no harm.
 
     Args:
         policy: over arms, with ``marginals`` and without contexts; it learns every reward.
         control: the arm, 0 to N - 1.
         control_share: of the traffic, in (0, 1/2].
-        seed, first_replicate: of the draws, which have streams of their own.
+        seed, first_replicate: of the random draws, which do not use the policy's streams.
 
     Cost: ``marginals`` once a choice.
 
     Source: augmented inverse propensity weights (Robins, Rotnitzky & Zhao 1994) with known propensities; the interval
-    is the asymptotic confidence sequence of Waudby-Smith et al. 2024 (theorem 2.2, for means that vary 2.5). The
-    choice of times that are compared, and the variance, are ours.
+    is the asymptotic confidence sequence of Waudby-Smith et al. 2024 (theorem 2.2; theorem 2.5 for means that vary).
+    The choice of times that are compared, and the variance, are ours.
 
     Raises ValueError for an arm or a share out of range, and another policy.
     """
@@ -64,12 +65,12 @@ class ControlledPolicy(WrappingPolicy):
     needs_unit = "its lifts are in units of reward"
 
     count: int | Tensor  # rewards, (S,) once some replicates have restarted
-    compared: Tensor  # (S, N), rewards of the times at which each arm was proposed
-    total: Tensor  # (S, N), of psi
-    squares: Tensor  # (S, N), of psi
+    compared: Tensor  # (S, N), number of rewards that count, by the arm proposed
+    total: Tensor  # (S, N), sum of psi
+    squares: Tensor  # (S, N), sum of psi^2
     controls: Tensor  # (S, N), how many of ``compared`` were of the control
-    played: Tensor  # (S, N), rewards compared, by the arm played
-    errors: Tensor  # (S, N), their squared errors of prediction
+    played: Tensor  # (S, N), number of rewards that count, by the arm played
+    errors: Tensor  # (S, N), sum of their squared prediction errors
 
     def __init__(
         self,
@@ -114,7 +115,7 @@ class ControlledPolicy(WrappingPolicy):
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
-        """Pass the reward to the policy. If it was a comparison, add it to the lift of the proposed arm."""
+        """Pass the reward to the policy. If it counts, add it to the lift of the proposed arm."""
         self._arms.check(observation)
         why = dict(observation.why)
         proposed, predicted = why.pop("proposed", None), why.pop("predicted", None)
@@ -147,8 +148,8 @@ class ControlledPolicy(WrappingPolicy):
     def lifts(self, level: float = 0.95) -> tuple[Tensor, Tensor, Tensor]:
         """Lift of every arm over the control, and both ends of its interval, (S, N) each, in units of reward.
 
-        NaN and an unbounded interval until the coin has chosen the arm 8 times, and the control in its place 8 times;
-        0 for the control.
+        NaN with an unbounded interval until 8 rewards of the arm and 8 of the control in its place count; 0 for the
+        control.
         """
         alpha = 1 - validation.probability("level", level)
         n = self.compared.clamp_min(1)

@@ -1,4 +1,4 @@
-"""Looking again: how long each arm, or point of a domain, has gone unexamined, and when that is too long."""
+"""Looking again: how long each arm, or point of a domain, has not been examined, and when that is too long."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ from bandits_torch.models.arms.members import MembersOverArms
 from bandits_torch.models.points.point_members import PointMembers
 from bandits_torch.state import HasState
 
-ALIKE = 0.5  # square of a correlation from which on a play examines an arm
-# An arm counts as settled while the members, by weight, believe that this share of its value when examined remains.
-SETTLED = 0.5
-_PROBES = 64  # places of a domain that have clocks
-_AT_ONCE = 8  # of them are looked at within a deadline at most
-SOONEST, LATEST = 0.5, 2.0  # times c sqrt(t + 300)
-_BEFORE = 300.0  # observations without a change that are imagined before the first
+ALIKE = 0.5  # smallest squared correlation with which a play also examines another arm
+SETTLED = 0.5  # smallest mean of (1 - eps_p)^{clock} over the members, by weight, for which an arm is settled
+_PROBES = 64  # number of points of a domain that have clocks
+_AT_ONCE = 8  # most looks at them within one deadline
+SOONEST, LATEST = 0.5, 2.0  # shortest and longest deadline of an arm, in units of c sqrt(t + 300)
+_BEFORE = 300.0  # imagined observations without a change, before the first
 
 
 class LookingAgain(Described, HasState):
     """When to play an arm again because it may have changed unseen.
 
-    A model learns the rate of change from the arms that are played; even if these did not change, another may have. So
+    A model learns the rate of change from the arms that are played. Even if these did not change, another may have. So
     every arm has a clock: the observations since it was last examined. An arm is examined when it, or a similar arm, is
     played. Arms are similar if their squared prior correlation, averaged over the members by weight and with the mean
     over all arms subtracted, is at least 1/2 (a negative correlation counts as 0). After t observations arm i is due
@@ -34,22 +33,23 @@ class LookingAgain(Described, HasState):
 
         tau_i(t) = c sqrt(t + 300) min(max(sqrt(g_i / g), 1/2), 2),
 
-    if it counts as settled: sum_p w_p (1 - eps_p)^{clock} >= 1/2, with w_p and eps_p the members' weights and rates.
-    About an arm that is not settled the members are uncertain, and its upper bound decides when it is played.
-    g_i = max_j m_j - m_i is the gap in posterior mean and g its mean over arms. If any available arm is due, the one
-    with the largest ratio of clock to tau is played. So no available settled arm goes unexamined for longer than
-    2 c sqrt(t + 300) observations, plus those spent on other arms that are due at the same time.
+    if it is settled: sum_p w_p (1 - eps_p)^{clock} >= 1/2, with w_p and eps_p the members' weights and rates. The
+    members are uncertain about an arm that is not settled, and its upper bound decides when it is played.
+    g_i = max_j m_j - m_i is the gap in posterior mean, and g the mean gap of the arms. If any available arm is due, the
+    one with the largest ratio of clock to tau_i is played. So no available settled arm goes unexamined for longer than
+    2 c sqrt(t + 300) observations, plus those spent on other arms that are due at the same time, and with ``at_once``
+    those until the next step at which a look is allowed.
 
     Derivation: if no change was seen in t observations, its hazard is about 1 / (2 t) (Krichevsky & Trofimov 1981).
     With 300 imagined observations without a change before the first, it is about 1 / (2 (t + 300)). Suppose that the
     policy looks every tau observations at the cost g_i, and that an arm that became best costs L an observation until
     it is found. Then a step costs g_i / tau + L tau / (4 (t + 300)) on average. The minimum is at
-    tau = 2 sqrt((t + 300) g_i / L), which grows with the square root of time and of the gap.
+    tau = 2 sqrt((t + 300) g_i / L), which grows with the square roots of time and gap.
 
     Args:
         every: c > 0.
-        model: the members, of batch shape (S, P); only their prior correlations are read, not their state.
-        at_once: k, the largest number of looks within one deadline; 0: no limit.
+        model: the members, of batch shape (S, P); only their prior correlations and rates are read, not their state.
+        at_once: k, the largest number of looks within c sqrt(t + 300) observations; 0: no limit.
 
     Attributes:
         unseen: (S, N), the clocks.
@@ -74,7 +74,7 @@ class LookingAgain(Described, HasState):
         self._begin()
 
     def tau(self, count: int) -> float:
-        """c sqrt(t + 300) after t = ``count`` observations; infinite if this step is not one for a look."""
+        """c sqrt(t + 300) after t = ``count`` observations; infinite if ``at_once`` allows no look at this step."""
         before, now = (math.sqrt(max(count - k, 0) + _BEFORE) for k in (1, 0))
         turns = 2 * self.at_once / self.every
         none = self.at_once and math.floor(turns * before) == math.floor(turns * now)
@@ -94,14 +94,14 @@ class LookingAgain(Described, HasState):
         return self.unseen / (tau * share.sqrt().clamp(SOONEST, LATEST))
 
     def settled(self, weights: Tensor) -> Tensor:
-        """Whether an arm counts as settled by weights (S, P): as unchanged since it was examined, (S, N)."""
+        """Whether each arm is settled, (S, N), for weights (S, P)."""
         kept = (self.unseen.unsqueeze(-2) * self._fade).exp()  # (S, Q, N)
         return ((weights @ self._has_rate).unsqueeze(-2) @ kept).squeeze(-2) >= SETTLED
 
     def first(
         self, index: Tensor, mean: Tensor, weights: Tensor, tau: float | Tensor, available: Tensor | None
     ) -> Tensor:
-        """``index`` (S, N) if no available arm is due, otherwise how much each is overdue."""
+        """``index`` (S, N) if no available arm is due, otherwise ``overdue`` (0 for unavailable arms)."""
         late = self._late(mean, tau, available)
         if available is not None:
             late = late.masked_fill(~available, 0.0)
@@ -130,17 +130,17 @@ class LookingAtPoints(Described, HasState):
     """``LookingAgain`` over a domain: 64 points have clocks, the first points of its Sobol sequence.
 
     A clock counts the observations since the last play whose squared prior correlation with the point was at least 1/2,
-    with the unknown mean subtracted, averaged over the members by weight at their length-scales at that time. After t
+    with the unknown mean subtracted, averaged over the members by weight with their length-scales at that time. After t
     observations a point is due when its clock reaches
 
         tau(t) = c sqrt(t + 300).
 
-    If points are due that can be played, the one with the largest clock is played. At most eight points are looked at
-    within tau: one in tau / 8 observations. So no point goes unexamined for longer than tau (1 + 64 / 8), or 2 tau if
-    eight balls of such points cover the domain. In higher dimensions 64 points cover a domain less finely: from four
-    inputs on, a ball between them can be missed.
+    Of the points that are due and can be played, the one with the largest clock is played, at most one in tau / 8
+    observations. So no point goes unexamined for longer than tau (1 + 64 / 8), or 2 tau if plays of eight points
+    examine all 64. In higher dimensions 64 points cover a domain less finely: from four inputs on, a region between
+    them can be missed.
 
-    If a step has its own domain (a context, other bounds), a point waits unless a point of that domain examines it.
+    If a step has another domain (a context, other bounds), a point waits unless a point of that domain examines it.
 
     Args:
         every: c > 0.
@@ -188,7 +188,7 @@ class LookingAtPoints(Described, HasState):
         self.unseen = torch.where(seen, 0.0, self.unseen + 1.0)
 
     def _alike(self, X: Tensor, weights: Tensor) -> Tensor:
-        """The probes that plays of points (S, b, d) would examine: (S, b, 64)."""
+        """Whether plays of points X (S, b, d) examine the probes, (S, b, 64)."""
         return (weights[..., None, None] * self.members.likeness(X, self.probes)).sum(1) >= ALIKE
 
     @property

@@ -1,4 +1,4 @@
-"""Outliers: the range of the rewards believed, and rewards too far outside it to be learned."""
+"""Outliers: the range of the rewards believed so far, and rewards too far outside it to be learned."""
 
 from __future__ import annotations
 
@@ -13,33 +13,37 @@ from bandits_torch.description import Described
 from bandits_torch.policies.policy import Observation
 from bandits_torch.state import HasState
 
-FIRST = 5  # rewards that are judged together
-EARLY, LATE = 10.0, 3.0  # a reward further outside than so many widths is in doubt: at first, and later
+FIRST = 5  # number of first rewards, which are judged together
+EARLY, LATE = (
+    10.0,
+    3.0,
+)  # a reward further outside the range than this many times its width is in doubt: first, later
 
 
 class RewardRange(Described, HasState):
-    """Decides which rewards are believed. A reward in doubt is not learned: the policy's state stays as it was.
+    """Decides which rewards are believed. A reward in doubt is not learned: it does not change the policy's state.
 
-    With [l, h] the range of the n >= 5 rewards believed before, a reward is in doubt if it lies outside by more than
+    With [l, h] the range of the n >= 5 rewards believed so far, a reward is in doubt if it lies outside by more than
 
         max(10 (5 / n)^2, 3) max(h - l, u).
 
     * The first five rewards are learned as they come, and judged together at the fifth. The range begins as that of the
-      middle three. Of the smallest and the largest, the one nearer to it is judged first, then the other: in doubt if
-      it lies outside by more than 10 times the range so far. If one is, the policy starts anew and learns the others.
+      middle three. Of the smallest and the largest, the one nearer to it is judged first, then the other. A reward is
+      in doubt if it lies outside by more than 10 times the range so far; if the nearer one is, both are. The policy
+      then starts anew and learns the others.
     * The arm or point of a reward in doubt above the range is played again at once: it may be by far the best.
-    * A second reward that far outside on the same side is believed, so that rare, far rewards are not lost. The range
-      is then extended to the nearer of the two. If the second is still that far outside, it is in doubt as well.
+    * If a second reward on the same side is that far outside, the range is extended to the nearer of the two, and the
+      second is judged again. It is believed unless it is still that far outside. So rare, far rewards are not lost.
     * If the second comes right after the first, it is confirmed (``borne_out``) and learned without clipping. So a
       level or an arm that really is that far takes one more reward to be learned.
 
     So one outlier, or one on each side, does not change what is learned from the others, however large it is. If the
-    range and u are 0 (say four of the first five rewards are equal, and no unit is given), nothing is in doubt.
-    Multiplying or shifting all rewards changes no decision.
+    range and u are 0 (for example because four of the first five rewards are equal and no unit is given), no reward is
+    in doubt. Multiplying or shifting all rewards changes no decision if u = 0.
 
-    Among independent, uniformly distributed rewards, one of the first five is in doubt with probability 0.004
+    Of independent, uniformly distributed rewards one of the first five is in doubt with probability 0.004
     (2 / 11^3 + 1 / 21^2), and the sixth with 2e-5 (1 / 3 11^-4). The factor is 10 at first, and not 3, because a policy
-    soon plays its best arms again, which makes its first rewards lie closer together.
+    soon plays its best arms again, so that its first rewards lie close together.
 
     Args:
         like: dtype and device.
@@ -47,13 +51,13 @@ class RewardRange(Described, HasState):
         expected: u, the range of rewards expected in advance.
 
     Attributes:
-        low, high: (S,) the range of the rewards believed.
-        below, above: (S,) the latest reward in doubt on each side; infinite where there is none.
-        known: (S,) n, how many rewards have been believed.
-        latest: (S,) 1 if the latest reward, or one of the first five, is in doubt above the range; -1 if below; else 0.
-        borne_out: (S,) whether the latest reward is confirmed by the one before.
-        arm: (S,) or (S, d) the arm or point that gave the latest reward in doubt above the range.
-        doubted: (S,) how many rewards have been in doubt.
+        low, high: (S,), the range of the rewards believed.
+        below, above: (S,), the latest reward in doubt on each side; infinite if there is none.
+        known: (S,), n, the number of rewards believed.
+        latest: (S,), 1 if the latest reward, or one of the first five, is in doubt above the range; -1: below; else 0.
+        borne_out: (S,), whether the reward before confirms the latest one.
+        arm: (S,) or (S, d), the arm or point that gave the latest reward in doubt above the range.
+        doubted: (S,), the number of rewards that were in doubt.
 
     Source: ours; ratios of ranges detect outliers as in Dixon 1950.
     """
@@ -79,7 +83,7 @@ class RewardRange(Described, HasState):
         learn: Callable[[Observation, Tensor | None], None],
         start_anew: Callable[[], None],
     ) -> None:
-        """``learn`` what ``take`` returns; if that is all of the first five rewards, ``start_anew`` before."""
+        """Call ``learn`` for all that ``take`` returns, after ``start_anew`` if these are the first five rewards."""
         taken = self.take(observation)
         if len(taken) > 1:
             start_anew()
@@ -87,8 +91,8 @@ class RewardRange(Described, HasState):
             learn(one, believed)
 
     def take(self, observation: Observation) -> list[tuple[Observation, Tensor | None]]:
-        """What to learn now, and in which replicates (S,) (None: in all). This is the observation alone, or all of the
-        first five if the fifth puts one of them in doubt."""
+        """The observations to learn now, each with the replicates (S,) that learn it (None: all): this one, or all of
+        the first five if the fifth puts one of them in doubt."""
         reward = observation.reward.to(self.low)
         if len(self._first) == FIRST:
             if self._take_near(reward):
@@ -106,7 +110,7 @@ class RewardRange(Described, HasState):
         return list(zip(first, believed.unbind(-1), strict=True))
 
     def _take_near(self, reward: Tensor) -> bool:
-        """``believe`` if no reward is far outside, which is nearly always the case; returns whether it is."""
+        """Whether no reward is far outside, as is usual; if so, extend the range."""
         outside = torch.maximum(reward - self.high, self.low - reward)
         if bool(self._far(outside, self.high - self.low, self._widths()).any()):
             return False
@@ -120,8 +124,7 @@ class RewardRange(Described, HasState):
         self.latest, self.borne_out = torch.zeros_like(self.latest), torch.zeros_like(self.borne_out)
 
     def believes_all(self, least: Tensor, most: Tensor) -> Tensor:
-        """Whether any rewards from ``least`` to ``most`` (S,), in any order, would all be believed and none confirmed,
-        (S,): the range can only become wider."""
+        """Whether all rewards from ``least`` to ``most`` (S,), in any order, would be believed, and none confirmed."""
         outside = torch.maximum(most - self.high, self.low - least)
         width = (self.high - self.low).clamp_min(self.expected)
         return (outside <= LATE * width) & (self.latest == 0) & ~self.borne_out
@@ -131,7 +134,7 @@ class RewardRange(Described, HasState):
         return (EARLY * (FIRST / self.known).square()).clamp_min(LATE)
 
     def believe(self, reward: Tensor, arm: Tensor) -> Tensor:
-        """Whether each reward (S,) after the first five is believed; extends the range. Reads no value."""
+        """Whether each reward (S,) after the first five is believed; extends the range. Does not wait for a GPU."""
         widths = self._widths()
         self.high, self.above, too_high, upper = self._end(reward, self.low, self.high, self.above, widths)
         low, below, too_low, lower = self._end(-reward, -self.high, -self.low, -self.below, widths)
@@ -147,7 +150,7 @@ class RewardRange(Described, HasState):
         self, reward: Tensor, low: Tensor, high: Tensor, above: Tensor, widths: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The new upper end of the range, the reward in doubt above it, whether this reward is in doubt, and whether it
-        is the second on this side."""
+        is the second on this side (``believe`` calls this with all signs changed for the lower end)."""
         second = self._far(reward - high, high - low, widths) & above.isfinite()
         high = torch.where(second, torch.minimum(above, reward), high)
         doubted = self._far(reward - high, high - low, widths)
@@ -156,14 +159,13 @@ class RewardRange(Described, HasState):
         return high, torch.where(doubted, reward, above), doubted, second
 
     def _doubt(self, high: Tensor, low: Tensor, arm: Tensor) -> None:
-        """Record rewards in doubt, above (``high``) or below (``low``) the range; keep the ``arm`` of a high one."""
+        """Record which rewards are in doubt above (``high``) or below (``low``) the range, and arms of high ones."""
         self.latest = torch.where(high, 1, torch.where(low, -1, 0))
         self.arm = torch.where(high.reshape(-1, *[1] * (arm.dim() - 1)), arm.to(self.arm), self.arm)
         self.doubted = self.doubted + high + low
 
     def _judge(self, arms: Tensor, rewards: Tensor) -> Tensor:
-        """Which of the first rewards (S, 5), of arms (S, 5) or (S, 5, d), are believed. Their range is the one that
-        later rewards are compared with."""
+        """Which of the first rewards (S, 5), of arms (S, 5) or (S, 5, d), are believed, (S, 5); sets the range."""
         least, low, _, high, most = rewards.sort(-1).values.unbind(-1)
         width, gaps = high - low, torch.stack([low - least, most - high])
         nearer, farther = gaps.sort(0).values.unbind(0)
@@ -179,7 +181,7 @@ class RewardRange(Described, HasState):
         return ~doubted
 
     def _far(self, outside: Tensor, width: Tensor, widths: Tensor | float) -> Tensor:
-        """Whether rewards lie ``outside`` a range by more than ``widths`` times its ``width``; False if that is 0."""
+        """Whether rewards lie ``outside`` by more than ``widths`` times max(``width``, u); False if that is 0."""
         width = width.clamp_min(self.expected)
         return (outside > widths * width) & (width > 0)
 
