@@ -43,8 +43,8 @@ class Sketch(ResizableState):
     four a step takes a third less time than with two, at N = 4 096). An arm whose variance given the dictionary is
     below 1e-12 (float32: 1e-5) of the largest prior variance gets no row.
 
-    ``Kept`` computes the posterior from stored features. ``OneStep`` is for a dictionary redrawn at every pull (C = 1):
-    it computes z, V and theta on request, and they do not belong to the state.
+    ``StoredFeatures`` and, for a dictionary redrawn at every pull (C = 1), ``OneStep`` compute the posterior.
+    ``OneStep`` computes z, V and theta on request, and they do not belong to the state.
 
     Cost: an observation O(m^2); the next ``moments`` O(mN), or O(m^2 N) after a new dictionary; a draw O(u), or
     O(m^2 u) if the marginals are not up to date. Memory O((N + u) m), or O(N + um) with ``chunk_size``: then nothing of
@@ -86,7 +86,7 @@ class Sketch(ResizableState):
     def reset(self) -> None:
         """Back to the prior; the stream of random numbers continues."""
         new = self.prior_variance.new_zeros
-        self.way = self._way()
+        self.solver = self._solver()
         self.arm, self.dictionary = self.arm[:0], self.dictionary[:0]
         self.count, self.total, self.unexplained, self.pulled = new(0), new(0), new(0), new(0, 0)
         self.embedding = ArmEmbedding(self.prior, self.prior_variance, self.chunk_size)
@@ -101,7 +101,7 @@ class Sketch(ResizableState):
     @property
     def size(self) -> int:
         """m: the number of arms in the dictionary; with an embedding, of those that have a row."""
-        return self.way.size
+        return self.solver.size
 
     # -- learning --------------------------------------------------------------------------------------
 
@@ -113,7 +113,7 @@ class Sketch(ResizableState):
         """Count a pull of ``arm`` before its ``reward``, as if the reward were the posterior mean: variances fall,
         dictionaries are drawn when due, and the mean changes only if the dictionary does."""
         place = self._prepare(arm)
-        guess = self.way.mean_of(place)
+        guess = self.solver.mean_of(place)
         self._learn(place, guess)
         self._ahead.setdefault(arm, []).append(guess)
 
@@ -121,7 +121,7 @@ class Sketch(ResizableState):
         """Learn the reward of an earlier ``observe_ahead``, in place of the posterior mean."""
         place, change = self._place_of[arm], residual - self._ahead[arm].pop(0)
         self.total[place] += change
-        self.way.corrected(place, change)
+        self.solver.correct(place, change)
 
     def awaited(self, arm: int) -> int:
         """How many rewards of ``arm`` are still to come."""
@@ -131,10 +131,10 @@ class Sketch(ResizableState):
         """The place of ``arm`` among the pulled arms. Draws a dictionary first if this pull makes one due: if 1 + sum
         sigma~^2 / lambda > C since the last draw, or if there is no dictionary yet."""
         place = self._place(arm)
-        spent = self.spent + float(self.way.variance_at_draw(place) / self.noise_variance)
+        spent = self.spent + float(self.solver.variance_at_draw(place) / self.noise_variance)
         if spent > 0 and (1 + spent > self.sampling.growth or not len(self.dictionary)):
             drawn = self._draw(place)
-            self.way.take_up(drawn)
+            self.solver.take_up(drawn)
             self.draws, self.last_draw = self.draws + 1, len(drawn)
             spent, self.at_draw = 0.0, None  # the batch begins after this pull
         elif self.at_draw is None:
@@ -143,7 +143,7 @@ class Sketch(ResizableState):
         return place
 
     def _learn(self, place: int, residual: Tensor) -> None:
-        self.way.learned(place, residual)
+        self.solver.learn(place, residual)
         self.count[place].add_(1)
         self.total[place].add_(residual)
         self.observations += 1
@@ -156,7 +156,7 @@ class Sketch(ResizableState):
         index = torch.tensor([arm], device=self.arm.device)
         self.arm = torch.cat([self.arm, index])
         self.count, self.total = (pad(v, (0, 1)) for v in (self.count, self.total))
-        self.way.joined(index)
+        self.solver.add_arm(index)
         return place
 
     # -- the dictionary --------------------------------------------------------------------------------
@@ -174,7 +174,7 @@ class Sketch(ResizableState):
 
     def _leverage(self) -> Tensor:
         """sigma~^2 / lambda of the pulled arms, (u,)."""
-        return self.way.leverage() / self.noise_variance
+        return self.solver.leverage() / self.noise_variance
 
     def rebuild(self, places: Tensor) -> None:
         """Replace the dictionary by the arms at these places."""
@@ -225,11 +225,11 @@ class Sketch(ResizableState):
 
     def moments(self) -> tuple[Tensor, Tensor]:
         """Present posterior mean minus the prior mean, and variance, of all arms, (N,) each."""
-        return self.way.moments()
+        return self.solver.moments()
 
     def at(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean (..., n), minus the prior mean, and covariance (..., n, n) at inputs x (..., n, d)."""
-        embedding, regression = self.way.features()
+        embedding, regression = self.solver.features()
         kernel = self.prior.space_kernel
         z = embedding.at(kernel(self.prior.inputs[embedding.inducing], x).to_dense())
         covariance = kernel(x).to_dense() - z.mT @ (z - regression.covariance @ z)
@@ -243,15 +243,15 @@ class Sketch(ResizableState):
     @property
     def information_gain(self) -> Tensor:
         """1/2 log det(I + Z Z^T / lambda)."""
-        return self.way.features()[1].information_gain
+        return self.solver.features()[1].information_gain
 
     def distance_to_ball(self, radius: Tensor) -> Tensor:
         """See ``FeatureRegression``."""
-        return self.way.features()[1].distance_to_ball(radius)
+        return self.solver.features()[1].distance_to_ball(radius)
 
     def inducing_arms(self) -> Tensor:
         """The dictionary, (m,) by index, in the order of the rows of z."""
-        return self.way.features()[0].inducing
+        return self.solver.features()[0].inducing
 
     # -- state -----------------------------------------------------------------------------------------
 
@@ -271,13 +271,13 @@ class Sketch(ResizableState):
         super().set_extra_state(state)
         self._streams.load_state_dict(state["streams"])
         self._place_of = {arm: place for place, arm in enumerate(self.arm.tolist())}
-        self.way = self._way()
+        self.solver = self._solver()
 
     def _apply(self, fn: Any, recurse: bool = True) -> Sketch:
-        before = self.way
+        before = self.solver
         super()._apply(fn, recurse)
-        self.way = self._way()
-        if type(self.way) is not type(before):  # the dtype changed
+        self.solver = self._solver()
+        if type(self.solver) is not type(before):  # the dtype changed
             self.rebuild(self.dictionary)
         return self
 
@@ -290,8 +290,8 @@ class Sketch(ResizableState):
         self.set_extra_state(small.get_extra_state())
         self.marginals.settle(not self.observations)
 
-    def _way(self) -> Kept:
-        return OneStep(self) if OneStep.suits(self) else Kept(self)
+    def _solver(self) -> StoredFeatures:
+        return OneStep(self) if OneStep.suits(self) else StoredFeatures(self)
 
 
 class SketchMarginals(ResizableState):
@@ -369,7 +369,7 @@ class SketchMarginals(ResizableState):
     _PLAIN = ("kept", "settled", *_LOOSE)
 
 
-class Kept:
+class StoredFeatures:
     """Stores z, V and theta, and updates them with every pull and dictionary. Places are among the pulled arms."""
 
     def __init__(self, sketch: Sketch) -> None:
@@ -380,7 +380,7 @@ class Kept:
         """The number of arms of the dictionary that have a row of z."""
         return self.sketch.embedding.size
 
-    def joined(self, index: Tensor) -> None:
+    def add_arm(self, index: Tensor) -> None:
         """An arm (1,) is pulled for the first time: it gets a column of z."""
         sketch = self.sketch
         column = sketch.embedding.of(index)
@@ -412,14 +412,14 @@ class Kept:
         elif len(new):
             sketch.append(new)
 
-    def learned(self, place: int, residual: Tensor) -> None:
+    def learn(self, place: int, residual: Tensor) -> None:
         """Learn one more residual, before it is counted. O(m^2)."""
         sketch = self.sketch
         fall, step = sketch.regression.observe(sketch.pulled[:, place], residual)
         sketch.marginals.falls.append(fall)
         sketch.marginals.steps.append(step)
 
-    def corrected(self, place: int, change: Tensor) -> None:
+    def correct(self, place: int, change: Tensor) -> None:
         """Add ``change`` to an earlier residual. O(m^2)."""
         sketch = self.sketch
         shift, before = sketch.regression.correct(sketch.pulled[:, place], change), sketch.marginals.shift
@@ -443,8 +443,8 @@ class Kept:
         return marginals.mean, marginals.variance
 
 
-class OneStep(Kept):
-    """``Kept`` for a dictionary S that lasts one step (C = 1), too short for an embedding of all arms. Mean and
+class OneStep(StoredFeatures):
+    """The same for a dictionary S that lasts one step (C = 1), too short for an embedding of all arms. Mean and
     variance are computed from the pulled arms; z, V and theta only on request. All of this follows from the pulls and
     the dictionary, so it is not part of the state.
 
@@ -483,7 +483,7 @@ class OneStep(Kept):
         """The number of arms drawn."""
         return len(self.sketch.dictionary)
 
-    def joined(self, index: Tensor) -> None:
+    def add_arm(self, index: Tensor) -> None:
         """Nothing to do: no column of z is stored."""
 
     def features(self) -> tuple[ArmEmbedding, FeatureRegression]:
@@ -517,11 +517,11 @@ class OneStep(Kept):
         self._changed()
         self.sketch.dictionary = drawn
 
-    def learned(self, place: int, residual: Tensor) -> None:
+    def learn(self, place: int, residual: Tensor) -> None:
         """Discard what was computed; the sketch counts the residual."""
         self._changed()
 
-    def corrected(self, place: int, change: Tensor) -> None:
+    def correct(self, place: int, change: Tensor) -> None:
         """Discard what was computed; the sketch has changed the total."""
         self._changed()
 
@@ -656,7 +656,7 @@ class WatchedArms(HasState):
                 passed = self._z.mT @ fall  # a vector on the left would take twice as long
                 self._variance.addcmul_(passed, passed, value=-1)
         else:
-            self._variance = sketch.way.variance_of(self.arms)
+            self._variance = sketch.solver.variance_of(self.arms)
             self._z = sketch.embedding.of(self.arms)
             self._era = self._now()
         self._pulls = len(falls)
