@@ -89,7 +89,7 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):
         """Forget the ``count`` oldest observations."""
 
     def slide(self, window: int) -> None:
-        """Forget the oldest observation of the members that hold more than ``window``, if the model can."""
+        """Forget the oldest observation of the members that hold more than ``window``."""
         self.forget(1, where=self.num_observations > window)
 
     @abstractmethod

@@ -107,7 +107,7 @@ class ArmModel(OnlineModel):
 
     def covariance_with(self, arm: Tensor, time: float) -> Tensor:
         """Posterior covariance of every arm with one per replicate, ``arm`` (S,), or () for a model without a batch:
-        ``batch_shape x N``. O(N)."""
+        ``batch_shape x N``. O(N) in the covariance form, O(N n^2) in the factor form."""
         ones = [1] * len(self.batch_shape)
         members = [-1, *ones[1:]] if ones else []
         own = arm.to(self.arms.dtype).reshape(1, *members, 1, 1).expand(self.num_arms, *members, 1, 1)
