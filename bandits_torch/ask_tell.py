@@ -473,8 +473,7 @@ class AskTell(Watched, Described):
         validation.require(not names, "context", None, f"one of {', '.join(names)}")
 
     def drop(self, before: Any = None, *, ids: Sequence[int] | None = None) -> int:
-        """Remove open questions: those asked before a time (infinity: all), or those with these numbers. Returns how
-        many were removed.
+        """Remove open questions, asked ``before`` a time (infinity: all) or with these numbers; returns how many.
 
         They no longer count as pending. Raises ValueError, with nothing changed, for both arguments or neither, a time
         of another kind than those of questions, and a number that was never asked.
@@ -502,8 +501,7 @@ class AskTell(Watched, Described):
         covariance: Tensor | None = None,
         prior_mean: Tensor | None = None,
     ) -> tuple[int, ...]:
-        """Add arms, as if they had been there from the start but never asked, or bring retired arms back. Returns their
-        numbers.
+        """Add arms as if they had been there from the start, or bring retired arms back; returns their numbers.
 
         A retired arm comes back with all that is known about it. Open questions stay open, and what was learned stays.
         With features or a covariance, the prior relates a new arm to the others; otherwise nothing is known about it.
@@ -595,8 +593,7 @@ class AskTell(Watched, Described):
         return fitting(self.policy.numbers_per_step(self._asked))
 
     def take_over(self, other: AskTell) -> None:
-        """Take over everything from ``other``, which must not be used afterwards. Threads that wait for this system
-        then continue with it."""
+        """Take over everything from ``other``, which must not be used afterwards. Waiting threads continue with it."""
         with self.alone():
             vars(self).update({name: value for name, value in vars(other).items() if name != "_turn"})
             self._turn.own()
@@ -616,8 +613,7 @@ class AskTell(Watched, Described):
             }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from ``state``. Raises ValueError for another object's state; only the policy may then have
-        changed."""
+        """Continue from ``state``. Raises ValueError for any other state; only the policy may then have changed."""
         missing = [name for name in ("policy", "asked", "open") if name not in state]
         expected = f"the state of an AskTell: {missing} is missing"
         validation.require(not missing, "state", sorted(state), expected)

@@ -31,8 +31,7 @@ def is_sequence_of_words(value: Any) -> bool:
 
 
 def checked_names(names: Any, num_arms: int, of: str = "arm") -> tuple[str, ...]:
-    """The names of ``num_arms`` arms or contexts. Raises ValueError unless there are that many different, non-empty
-    words."""
+    """The names of ``num_arms`` arms or contexts. Raises ValueError unless they are that many different words."""
     words = isinstance(names, _SEQUENCES) and all(isinstance(one, str) and one for one in names)
     right = words and len(set(names)) == len(names) == num_arms
     expected = f"{num_arms} different words, one for each {of}"
@@ -65,8 +64,7 @@ def mask_of_arms(available: Any, names: tuple[str, ...] | None, num_arms: int) -
 
 
 def context_of(context: Any, names: tuple[str, ...] | None) -> ArmContext | None:
-    """The ``ArmContext`` for a number, several numbers, or the name of a listed context. An ``ArmContext`` or None is
-    returned as it is."""
+    """The ``ArmContext`` for a number, numbers, or a listed context's name; an ``ArmContext`` or None unchanged."""
     if context is None or isinstance(context, ArmContext):
         return context
     if isinstance(context, str):
@@ -357,8 +355,7 @@ def points_of(points: Any, settings: Settings | None) -> Any:
 
 
 def numbers(name: str, value: Any) -> Tensor:
-    """A float64 tensor of finite numbers, up to 1e140 in size, from a number (of Python, NumPy or torch), a tensor or a
-    sequence."""
+    """A float64 tensor of finite numbers, up to 1e140 in size, from a number, a tensor, an array or a sequence."""
     is_real = not (value.is_complex() if isinstance(value, Tensor) else np.iscomplexobj(value))
     try:
         numbers = torch.as_tensor(value if is_real else None, dtype=torch.float64)

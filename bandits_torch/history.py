@@ -195,8 +195,7 @@ class Recorder:
         policy, problem: of the run; the recorder only reads sizes, names and expected rewards.
         horizon: T.
 
-    Cost of a step: O(S), and the cost of ``Problem.score``. A run on a CPU is checked at every step, on a GPU every 100
-    steps.
+    Cost of a step: O(S), and the cost of ``Problem.score``. It is checked at every step on a CPU, else every 100 steps.
     """
 
     def __init__(self, policy: Policy, problem: Problem, horizon: int) -> None:

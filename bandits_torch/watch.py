@@ -87,8 +87,7 @@ class ArmTest:
         self.sorted, self.sums, self.runs = sorted(self.rewards), list(sums), list(runs)
 
     def hear(self, reward: float, time: float) -> dict[str, Any] | None:
-        """Add a reward. Returns None, or the alarm: when the change began, the mean rewards before and after, and in
-        how many rewards such an alarm comes once by chance."""
+        """Add a reward. Returns the alarm that it raises (``since``, ``before``, ``after``, ``once_in``), or None."""
         held, sums, runs = self.sorted, self.sums, self.runs
         rank = (bisect_left(held, reward) + bisect_right(held, reward)) / 2
         score = float(ndtri((rank + 0.5) / (len(held) + 1)))

@@ -116,8 +116,7 @@ def plot_pulls(
     most: int = 24,
     columns: int = 50,
 ) -> Axes:
-    """The share of each arm in the pulls of each stretch of steps, as depth of colour, with a bar at the arm that was
-    best most often.
+    """The share of each arm in the pulls of each stretch of steps, as a shade, and a bar at the arm best most often.
 
     Args:
         history: of a run over arms; shares are over the steps of a stretch and the replicates.
