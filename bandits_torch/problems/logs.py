@@ -295,16 +295,16 @@ def _log_of(
     for argument, name in asked.items():
         if name is not None and name not in names:
             raise ValueError(unknown_name(argument, name, names))
-    of_chance, of_lists = if_there("propensity", _PROPENSITY), if_there("available", _AVAILABLE)
+    of_propensity, of_available = if_there("propensity", _PROPENSITY), if_there("available", _AVAILABLE)
     of_time = find_time(frame, time, mark)
     if of_time is None:
         raise ValueError(f"time must be the name of a column, got {time!r}; there are {some(names)}")
-    claimed = {of_time, of_chance, of_lists}
+    claimed = {of_time, of_propensity, of_available}
     arms, rewards = _arm_and_reward(frame, claimed, asked.get("arm"), asked.get("reward"), contexts)
     of_arm, of_reward = one("arm", arms), one("reward", rewards)
     clock = read_times(of_time, frame[of_time], mark)
     order = np.argsort(clock.values, kind="stable")
-    chosen = [one for one in (of_time, of_arm, of_reward, of_chance, of_lists) if one is not None]
+    chosen = [one for one in (of_time, of_arm, of_reward, of_propensity, of_available) if one is not None]
     expected = "different, for time, arm, reward, propensity and available"
     validation.require(len({*chosen}) == len(chosen), "columns", chosen, expected)
     validation.require(len({*contexts}) == len(contexts), "contexts", contexts, "different from each other")
@@ -319,7 +319,7 @@ def _log_of(
                 f"row {row}, column {name!r} must not be empty (leave out pulls of which it is not known)"
             )
     pulled = [str(cell).strip() for cell in frame[of_arm]]
-    lists = [] if of_lists is None else [_listed(cell) for cell in frame[of_lists]]
+    lists = [] if of_available is None else [_listed(cell) for cell in frame[of_available]]
     seen = {*pulled}.union(*lists)
     every = sorted(seen) if arm_names is None else list(arm_names)
     unknown = sorted(seen - {*every})
@@ -338,23 +338,23 @@ def _log_of(
     alone = not of_words or len(contexts) == 1
     validation.require(alone, "contexts", list(contexts), f"{of_words[:1]} alone, or columns of numbers")
     listed: list[str] = []
-    under = None
+    context_values = None
     if of_words:
         cells = [str(cell).strip() for cell in frame[of_words[0]]]
         listed = sorted(set(cells))
-        under = torch.tensor([[listed.index(cell)] for cell in cells])[order].double()
+        context_values = torch.tensor([[listed.index(cell)] for cell in cells])[order].double()
     elif contexts:
-        under = torch.stack([values(name) for name in contexts], -1)
+        context_values = torch.stack([values(name) for name in contexts], -1)
     return Log(
-        torch.from_numpy(clock.values[order]),
-        torch.tensor([place[name] for name in pulled])[order],
-        values(of_reward),
-        tuple(every),
-        None if of_chance is None else values(of_chance),
-        mask[order] if lists else None,
-        tuple(notes),
-        under,
-        tuple(listed),
+        times=torch.from_numpy(clock.values[order]),
+        arms=torch.tensor([place[name] for name in pulled])[order],
+        rewards=values(of_reward),
+        arm_names=tuple(every),
+        propensity=None if of_propensity is None else values(of_propensity),
+        available=mask[order] if lists else None,
+        notes=tuple(notes),
+        contexts=context_values,
+        context_names=tuple(listed),
         dated=clock.dated,
         zoned=clock.zoned if clock.dated else None,
     )
