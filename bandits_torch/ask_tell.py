@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast, overload
 
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -171,8 +172,10 @@ class AskTell(Watched, Described):
             knowledge: other keywords of ``recipes.auto``, such as a log of past pulls, a kernel, or replicates. In
                 addition, ``cycles`` may be "day" and "week" if times are dates, ``contexts`` a list of names,
                 ``control`` the name of an arm; ``max_move``, ``move_price`` and ``start_at`` may be given by name of
-                setting (``Settings.moves``). ``history_times`` may be a list or an index of dates. Without it, the rows
-                of a history are counted, and later times must be numbers, unless ``cycles`` is None.
+                setting (``Settings.moves``). ``history`` may be a ``DataFrame`` with a column for each arm, by name if
+                arms have names, and ``history_times`` a list or an index of dates, by default that of the
+                ``DataFrame``. Without dates, the rows of a history are counted, and later times must be numbers, unless
+                ``cycles`` is None.
 
         Raises ValueError for choices and settings that the recipe does not take.
         """
@@ -210,7 +213,11 @@ class AskTell(Watched, Described):
                 knowledge["log"] = log.over(names)
         if isinstance(cycles := knowledge.get("cycles"), (str, list, tuple)):
             knowledge["cycles"] = border.periods_of(cycles, time_unit)
-        zone, moments = "", knowledge.get("history_times")
+        zone, moments, past = "", knowledge.get("history_times"), knowledge.get("history")
+        if isinstance(past, pd.DataFrame):
+            knowledge["history"] = border.rewards_of_table("history", past, names)
+            if moments is None and isinstance(past.index, pd.DatetimeIndex):
+                moments = past.index
         if isinstance(moments, Iterable) and not isinstance(moments, Tensor):
             knowledge["history_times"], zone = border.numbers_of_times("history_times", moments, time_unit)
         for argument in ("control", "start_at"):
@@ -235,11 +242,7 @@ class AskTell(Watched, Described):
             live._latest = float(knowledge["log"].times[-1])
         if dated:
             live._times.zone = {None: "date", False: "none", True: "zone"}[cast(Log, log).zoned]
-        elif (
-            knowledge.get("history") is not None
-            and knowledge.get("cycles", "") is not None
-            and moments is None
-        ):
+        elif past is not None and knowledge.get("cycles", "") is not None and moments is None:
             live._times.zone = "number"
             live._times.reason = "as the rows of history are counted: history_times= may give their dates"
         elif zone:

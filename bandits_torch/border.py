@@ -165,6 +165,21 @@ def numbers_of_times(name: str, values: Iterable[Any], time_unit: str) -> tuple[
     return torch.tensor(numbers, dtype=torch.float64), times.zone
 
 
+def rewards_of_table(name: str, table: pd.DataFrame, names: Sequence[str] | None) -> Tensor:
+    """The rewards (T, N) in the columns of a table, in the order of the arms' names; NaN where one is missing.
+
+    Raises ValueError if arms have names and the columns others, and for cells that are not numbers.
+    """
+    if names is not None:
+        right = len(table.columns) == len(names) and set(table.columns) == set(names)
+        validation.require(right, name, list(table.columns), f"a table with the columns {', '.join(names)}")
+        table = table[list(names)]
+    try:
+        return torch.from_numpy(table.to_numpy(dtype=np.float64, copy=True, na_value=np.nan))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must hold numbers: {error}") from error
+
+
 def _zone_called(zone: str) -> Any:
     if zone == "zone":
         return UTC

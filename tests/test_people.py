@@ -144,6 +144,22 @@ def test_a_history_and_the_questions_after_it_are_in_dates_or_both_are_counted()
         AskTell.auto(7, history=table, history_times=[*days[:69], 5.0])
 
 
+def test_a_history_may_be_a_table_whose_index_holds_the_dates():
+    days = pd.date_range("2026-01-01", periods=60)
+    rewards = np.random.default_rng(0).normal([0.0, 5.0, 1.0], size=(60, 3))
+    rewards[4, 2] = np.nan
+    table = pd.DataFrame(rewards, days, columns=["a", "b", "c"])
+    live = AskTell.auto(["c", "a", "b"], history=table, time_unit="D")
+    same = AskTell.auto(3, history=torch.from_numpy(rewards[:, [2, 0, 1]]), history_times=days, time_unit="D")
+    tomorrow = days[-1] + dt.timedelta(days=1)
+    assert live.ask(tomorrow).name == "b"
+    torch.testing.assert_close(live.predict(tomorrow), same.predict(tomorrow), rtol=0, atol=0)
+    with pytest.raises(ValueError, match="history must be a table with the columns a, b, got"):
+        AskTell.auto(["a", "b"], history=table)
+    with pytest.raises(ValueError, match=r"history must hold numbers: .*'x'"):
+        AskTell.auto(3, history=table.astype(object).replace(table.iloc[0, 0], "x"))
+
+
 def test_kinds_of_time_are_never_mixed_and_the_zone_outlives_a_file(tmp_path):
     live = AskTell.auto(["a", "b"])
     assert live.ask(NOON.replace(tzinfo=BERLIN)).time == NOON.replace(tzinfo=BERLIN)
