@@ -109,7 +109,8 @@ class ArmTest:
         if beyond <= 0:
             return None
         rewards, run = np.array(self.rewards), min(run, len(held))
-        since, before, after = self.times[-run], rewards[:-run], rewards[-run:]
+        before, after = rewards[:-run], rewards[-run:]
+        since = min(list(self.times)[-run:])  # rewards may come in another order than their times
         self.begin()
         return {
             "since": since,

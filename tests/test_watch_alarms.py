@@ -196,3 +196,15 @@ def test_no_alarm_is_a_table_of_no_rows():
     assert table.empty
     assert list(table) == ["id", "time", "arm", "by", "since", "before", "after", "once_in"]
     assert "arm" not in AskTell.auto({"heat": (0.0, 1.0)}).alarms()
+
+
+def test_the_change_is_since_a_time_no_later_than_its_alarm_s_in_whatever_order_rewards_come():
+    test, g = ArmTest(), np.random.default_rng(0)
+    times = g.permutation(200.0 * np.arange(200))
+    found = [
+        (time, rung)
+        for k, time in enumerate(times)
+        if (rung := test.hear(g.normal() + 3.0 * (k >= 100), time)) is not None
+    ]
+    assert found
+    assert all(rung["since"] <= time for time, rung in found)
