@@ -180,9 +180,9 @@ def test_intervals_hold_at_all_looks_together_whatever_the_level_and_the_predict
     assert low[:, 1:].isfinite().double().mean() > 0.99
 
 
-@pytest.mark.parametrize("chance", [0.05, 0.1])
-def test_intervals_of_rare_successes_hold_though_the_control_has_none_for_a_while(chance):
-    """400 runs of 600 rewards of 0 and 1, all arms alike, a tenth to the control."""
+@pytest.mark.parametrize(("chance", "rewards"), [(0.01, 3000), (0.05, 600), (0.1, 600)])
+def test_intervals_of_rare_successes_hold_though_the_control_has_none_for_a_while(chance, rewards):
+    """400 runs of rewards of 0 and 1, all arms alike, a tenth to the control."""
 
     class Steady(Proposes):
         def marginals(self, time, points=None):
@@ -190,7 +190,7 @@ def test_intervals_of_rare_successes_hold_though_the_control_has_none_for_a_whil
 
     one, random = ControlledPolicy(Steady([1], [0.0, 0.0], 400), 0, 0.1), np.random.default_rng(11)
     held = torch.ones(400, dtype=torch.bool)
-    for t in range(600):
+    for t in range(rewards):
         choice, reward = one.choose(float(t)), torch.tensor(random.random(400) < chance).double()
         one.learn(Observation(float(t), choice.arm, reward, choice.why))
         _, low, high = one.lifts(0.95)

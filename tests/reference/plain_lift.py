@@ -25,7 +25,7 @@ def lift(records, arm, control, share, level=0.95, learning=50, few=8):
     for _, played, (m_arm, m_control), reward in counted:
         errors.setdefault(played, []).append((reward - (m_control if played == control else m_arm)) ** 2)
     alike = sum(map(sum, errors.values())) / sum(map(len, errors.values()))
-    v = {one: (sum(each) + 30 * alike) / (len(each) + 30) for one, each in errors.items()}
+    v = {one: (sum(each) + 100 * alike) / (len(each) + 100) for one, each in errors.items()}
     sigma2 = max(sum((one - mean) ** 2 for one in psi) / n, v[arm] / (1 - share) + v[control] / share)
     rho2 = (-2 * math.log(alpha) + math.log(-2 * math.log(alpha) + 1)) / 500
     half = math.sqrt(sigma2 * 2 * (n * rho2 + 1) / (n**2 * rho2) * math.log(math.sqrt(n * rho2 + 1) / alpha))
