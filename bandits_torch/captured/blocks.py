@@ -29,6 +29,7 @@ from bandits_torch.captured.steps import (
     frames_of,
     refused,
 )
+from bandits_torch.files import interrupts_held_back
 from bandits_torch.history import Recorder
 from bandits_torch.models.arms.covariance_form import CovarianceForm
 from bandits_torch.models.arms.members import PENDING, ArmMembers, SmoothMembers
@@ -415,6 +416,8 @@ def play_captured(
         pause: the number of steps from this one after which the host must decide again.
         most: steps in a launch; None: the number that suits the launcher.
 
+    An interrupt takes effect after the block that is being played, so the policy is left after a whole step.
+
     A block in a graph has ``most`` steps or a power of two: every length is a graph of its own.
     """
     steps, inputs = captured_steps(policy), ProblemInputs(problem, streams)
@@ -436,13 +439,13 @@ def play_captured(
             continue
         start = perf_counter()
         times = times[:count]
-        with torch.no_grad():
+        with interrupts_held_back(), torch.no_grad():
             given = inputs.given(step + 1, count)
             given |= steps.given(times, given)
             rows = launch((count, steps.key()), partial(block, steps, count), given)
             steps.after(times, rows)
-        recorder.block(step + 1, times, rows, perf_counter() - start)
-        step += count
-        after(step)
+            recorder.block(step + 1, times, rows, perf_counter() - start)
+            step += count
+            after(step)
     recorder.one_a_step(steps.finish())
     return launch.said
