@@ -147,6 +147,10 @@ class UnknownPriorPolicy(Policy):
         """Posterior mean and deviation of a choice under the prior played last, (S,) each."""
         return self._under(self._prior, arm, time)
 
+    def predicted(self, observation: Observation) -> tuple[Tensor, Tensor]:
+        """``predict`` at an observation's choice and time, under the prior that chose it; its reward is ignored."""
+        return self._under(observation.why["prior"], observation.arm, observation.time)
+
     def _under(self, prior: Tensor, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
         mean, deviation = self.choices.predict(arm, time)
         at = prior.unsqueeze(-1)
@@ -313,10 +317,9 @@ class PriorElimination(_TestedPriors):
 
     def learn_checked(self, observation: Observation) -> None:
         """Let every prior observe the reward; then test the prior played by its prediction."""
-        why = observation.why
-        mean, deviation = self._under(why["prior"], observation.arm, observation.time)
+        mean, deviation = self.predicted(observation)
         super().learn_checked(observation)
-        error, bound = observation.reward.to(mean) - mean, why["width"] * deviation
+        error, bound = observation.reward.to(mean) - mean, observation.why["width"] * deviation
         at = self._prior.unsqueeze(-1)
         self._errors.scatter_add_(-1, at, error.unsqueeze(-1))
         self._bounds.scatter_add_(-1, at, bound.unsqueeze(-1))
@@ -626,7 +629,8 @@ class LearnedHyperparameters(WrappingPolicy):
         self._remembers = isinstance(policy, IndexPolicy)  # prior elimination forgets nothing
         kinds = ArmGP | OnlineGP if self._remembers else OnlineGP
         fits = isinstance(policy, IndexPolicy | PriorElimination) and isinstance(policy.model, kinds)
-        expected = "an index policy over an ArmGP or OnlineGP, or prior elimination over an OnlineGP"
+        fits = fits and not policy.takes_contexts
+        expected = "an index policy over an ArmGP or OnlineGP without contexts, or prior elimination over an OnlineGP"
         validation.require(fits, "policy", policy, expected)
         self.policy = policy
         policy.choices.takes_noise = False  # the fit assumes one noise variance
@@ -657,7 +661,7 @@ class LearnedHyperparameters(WrappingPolicy):
         """The policy learns; then the replicates that are due are refitted. Waits for the device."""
         self.policy.check(observation)
         with torch.no_grad():
-            mean, deviation = self.policy.predict(observation.arm, observation.time)
+            mean, deviation = self.policy.predicted(observation)
             surprise = (observation.reward.to(mean) - mean).square() / (deviation.square() + self._noise())
         restarts = self.policy.restarts
         self.policy.learn_checked(observation)

@@ -8,9 +8,11 @@ import torch
 from gpytorch.kernels import RBFKernel
 from gpytorch.means import LinearMean
 
-from bandits_torch import Domain, OnlineGP, make, recipes, run
+from bandits_torch import Domain, OnlineGP, UpperConfidenceBound, make, recipes, run
 from bandits_torch.models import learnable
-from bandits_torch.policies import LearnedHyperparameters, Observation
+from bandits_torch.models.candidate_priors import CandidatePrior
+from bandits_torch.policies import ContextualPolicy, LearnedHyperparameters, Observation
+from bandits_torch.theory import ConstantWidth
 from tests.reference.kernels import rbf
 
 LINE = Domain(torch.tensor([[0.0], [1.0]]).double())
@@ -245,3 +247,24 @@ def test_a_budget_of_seconds_is_shared_and_counted_and_none_or_plenty_are_the_sa
     again = policy_over_the_line(2, **schedule, budget=1e6)
     again.load_state_dict(rich.state_dict())
     assert again.trace()["fit_seconds"] == rich.trace()["fit_seconds"]
+
+
+def test_a_reward_is_judged_by_the_prior_that_chose_it_and_not_by_the_one_before():
+    priors = [CandidatePrior(rbf(0.1)), CandidatePrior(rbf(0.1), mean=5.0)]
+    schedule = {"first": 100, "memory": 1}
+    policy = recipes.pe_gp_ucb(
+        LINE, priors, 0.01, horizon=50, width=1.0, search=QUICK, learn_hyperparameters=schedule
+    )
+    for prior, x, reward in ((0, 0.1, 0.0), (1, 0.9, 5.0)):  # each reward as its prior predicts it
+        why = {"prior": torch.tensor([prior]), "width": torch.ones(1).double()}
+        policy.learn(Observation(1.0, torch.tensor([[x]]).double(), torch.tensor([reward]).double(), why))
+        assert policy.state_dict()["shortfall"].item() == pytest.approx(-0.5, abs=1e-3)
+
+
+def test_a_policy_under_contexts_is_refused():
+    model = OnlineGP(rbf(0.3), 0.01, input_dim=2)
+    policy = ContextualPolicy(
+        model, UpperConfidenceBound, choices=LINE.bounds, context_dim=1, width=ConstantWidth(1.0)
+    )
+    with pytest.raises(ValueError, match=r"policy must be an index policy .* without contexts"):
+        LearnedHyperparameters(policy)
