@@ -46,10 +46,10 @@ Block = Callable[[Given], Given]
 
 
 class PlainCalls:
-    """Calls the block. On a CPU launches are cheap: blocks save the Python between the kernels."""
+    """Calls the block. On a CPU a block saves the Python code between the kernels."""
 
     block_steps = 32
-    static = False  # a block may read values on the host, with which a form that grows does less work
+    static = False  # a block may read values on the host, so that a growing form does less work
 
     @property
     def said(self) -> str:
@@ -64,11 +64,11 @@ class PlainCalls:
 class CudaGraphs:
     """Replays CUDA graphs, one for each kind of block.
 
-    The first block of a kind runs on a side stream, as a warm-up. The second is captured, which runs nothing, and is
-    replayed from then on. The inputs of a block are copied to where the graph reads them. They include the random
-    numbers: a graph draws none.
+    The first block of a kind runs on a side stream, as a warm-up. The second is captured, which does not run it, and
+    replayed, as are all later ones. The inputs of a block are copied to where the graph reads them. They include the
+    random numbers: a graph draws none.
 
-    The ``most`` graphs used last are kept. A graph takes the memory of the intermediate results of its block.
+    The ``most`` most recently used graphs are kept. A graph takes the memory of the intermediate results of its block.
     """
 
     block_steps = 32
@@ -87,10 +87,10 @@ class CudaGraphs:
         shapes = tuple((name, tuple(value.shape), value.dtype) for name, value in sorted(given.items()))
         key = (key, shapes)
         if key in self._graphs:
-            graph, held, rows = self._graphs[key] = self._graphs.pop(key)  # the latest last
+            graph, read, rows = self._graphs[key] = self._graphs.pop(key)  # the most recently used last
             for name, value in given.items():
-                if held[name].data_ptr() != value.data_ptr():
-                    held[name].copy_(value)
+                if read[name].data_ptr() != value.data_ptr():
+                    read[name].copy_(value)
             graph.replay()
             return dict(rows)
         if key not in self._warm:
@@ -102,12 +102,12 @@ class CudaGraphs:
             return rows
         if len(self._graphs) >= self.most:
             self._graphs.pop(next(iter(self._graphs)))
-        held = {name: value.clone() for name, value in given.items()}
+        read = {name: value.clone() for name, value in given.items()}
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, stream=self._side):
-            rows = block(held)
+            rows = block(read)
         self.captured += 1
-        self._graphs[key] = graph, held, rows
+        self._graphs[key] = graph, read, rows
         graph.replay()
         return dict(rows)
 
@@ -126,16 +126,16 @@ _NONE = torch.zeros(1, 1, 1, dtype=torch.float64)
 
 
 class CompiledBlocks(PlainCalls):
-    """Plays all steps of a block for one replicate before the next, so that a replicate's state is read from memory
+    """Plays all steps of a block for one replicate before the next one, so that a replicate's state is read from memory
     once a block and not once a step. Compiled by numba, which the extra ``fast`` installs.
 
-    Any block that the loop cannot play is played by ``PlainCalls``. ``said`` counts both. Plain steps choose other arms
-    only where two indices agree up to rounding.
+    A block that the loop cannot play is played by ``PlainCalls``. ``said`` counts both. Arms differ from those of plain
+    steps only if two indices are equal up to rounding.
 
     Args:
         steps: the captured steps.
-        play: ``index_block`` or ``averaging_block``: plays a block and writes its arms, rewards and their expectations,
-            (k, S) each. Returns its other rows; None, with nothing changed, if the loop cannot play the block.
+        play: ``index_block`` or ``averaging_block``, which plays a block, writes its arms, rewards and expected
+            rewards, (k, S) each, and returns its other rows; None, with nothing changed, if it cannot play the block.
         block_steps: the largest number of steps in a block.
     """
 
@@ -182,13 +182,13 @@ def index_block(
     used_width, bounds = torch.zeros_like(written[1]), improves is None and width is not None
     if not isinstance(form, CovarianceForm) or form.mean.dtype != torch.float64:
         return None
-    roots: Any = (1 + used_width, used_width, used_width)  # of a draw that nothing multiplies
+    roots: Any = (1 + used_width, used_width, used_width)  # a width of 1, for draws
     if bounds:
         roots = width.root_of_gain(given["clock"].unsqueeze(-1), steps.model) if "clock" in given else None
     if roots is None:
         return None
     A, P, Q = (torch.as_tensor(part, dtype=torch.float64).expand(used_width.shape) for part in roots)
-    if bounds:  # a subclass may have another width than its base
+    if bounds:  # a subclass may have changed ``at`` but not ``root_of_gain``
         at, first = width.at(given["clock"][0], steps.model), A[0] + (P[0] * form.gain + Q[0]).sqrt()
         if not torch.allclose(first, at.expand(len(first)), rtol=1e-9):
             return None
@@ -197,7 +197,7 @@ def index_block(
     root = _NONE
     if "normal" in given:
         form.root = root = cast(Tensor, form.root).contiguous()
-    variance = form.variance.contiguous()  # a copy where it is read off C
+    variance = form.variance.contiguous()  # a copy if it is a view of C's diagonal
     state = form.mean, variance, form.covariance, root, form.kept, form.gained, form.gain, form.surprise
     rounding = form.removed, form.suspect
     prior = form.prior_covariance, belief.prior_mean, form.noise_variance.squeeze(-1)
@@ -218,7 +218,7 @@ def averaging_block(
     steps: Any, given: Given, from_problem: tuple[Any, ...], written: tuple[Tensor, ...]
 ) -> Given | None:
     """A block of ``AveragingSteps``: ``auto`` over ``ArmMembers`` and ``SmoothMembers`` in float64, with
-    ``look_again``, once origin and unit of rewards are known, and every scale has been estimated.
+    ``look_again``, after the origin and unit of rewards and every member's scale have been estimated.
 
     Cost: that of the members, at the speed of the cache while P N 24 numbers fit in it.
     """
@@ -282,7 +282,7 @@ def compiled_blocks(steps: CapturedSteps, device: torch.device) -> CompiledBlock
         return None
     if isinstance(steps, AveragingSteps):
         return CompiledBlocks(steps, averaging_block, PENDING)
-    # 256: the first pass over C, from memory, is paid once in so many
+    # 256, because the first pass over C reads it from memory, once a block
     by_index = isinstance(steps, IndexSteps) and not steps.by_mask
     return CompiledBlocks(steps, index_block, 256) if by_index else None
 
@@ -294,11 +294,11 @@ _STEPS: dict[type[Policy], Callable[[Any], CapturedSteps]] = {
 
 
 class ProblemInputs:
-    """What a problem does in a block of steps.
+    """The inputs of a block that come from the problem.
 
     Args:
         problem: one whose noise does not depend on the arms pulled (``noise_is_added``).
-        streams: of the noise, which is drawn number by number as in a plain run.
+        streams: the streams of the noise, which is drawn step by step as in a plain run.
 
     Raises ValueError that says why for a problem that cannot be captured.
     """
@@ -308,7 +308,7 @@ class ProblemInputs:
         if problem.dim:
             raise refused(name, "arms by index can be, points of a domain cannot")
         if type(problem).pull is not Problem.pull or type(problem).score is not Problem.score:
-            raise refused(name, "it has a pull or a score of its own")
+            raise refused(name, "it overrides pull or score")
         if isinstance(problem.available(1), ArmContext):
             raise refused(name, "every step has a context")
         if not (problem.noise_is_added and _adds_noise_to_expected(type(problem))):
@@ -317,8 +317,8 @@ class ProblemInputs:
         self._none = torch.zeros(streams.replicates, dtype=torch.long, device=problem.arms.device)
 
     def given(self, first: int, count: int) -> Given:
-        """Expected rewards (k, R, N), noise (k, S) and, if arms are missing, masks (k, 1, N) or (k, S, N); k is 1 for
-        values that do not change."""
+        """Expected rewards (k, R, N), noise (k, S) and, if arms are not available, masks (k, 1, N) or (k, S, N). The
+        first dimension is 1 if expected rewards or masks do not change."""
         steps, problem = range(first, first + count), self.problem
         given = {
             "expected": _stacked([problem.expected_rewards(step) for step in steps]),
@@ -333,7 +333,7 @@ class ProblemInputs:
 
 
 def at_step(values: Tensor, j: int) -> Tensor:
-    """Row j, or the only row if there is one for all steps."""
+    """Row j, or the only row."""
     return values[j if len(values) > 1 else 0]
 
 
@@ -357,8 +357,8 @@ def _stacked(values: list[Tensor]) -> Tensor:
 def _adds_noise_to_expected(kind: type) -> bool:
     """Whether ``noise_is_added`` was declared in the class that defines ``noise``, or in a subclass of it."""
     order = kind.__mro__
-    said = next(i for i, base in enumerate(order) if "noise_is_added" in vars(base))
-    return said <= next(i for i, base in enumerate(order) if "noise" in vars(base))
+    declared = next(i for i, base in enumerate(order) if "noise_is_added" in vars(base))
+    return declared <= next(i for i, base in enumerate(order) if "noise" in vars(base))
 
 
 def block(steps: CapturedSteps, count: int, given: Given) -> Given:
@@ -382,7 +382,7 @@ def block(steps: CapturedSteps, count: int, given: Given) -> Given:
 
 
 def captured_steps(policy: Policy) -> CapturedSteps:
-    """The captured steps of ``policy``; ValueError that says why, if it has none."""
+    """The captured steps of ``policy``. Raises NotCaptured, a ValueError that says why, if it has none."""
     validation.instance("policy", policy, Policy, "a Policy")
     if isinstance(policy, ArmPolicy):
         return ArmSteps(policy)
@@ -407,18 +407,18 @@ def play_captured(
     """Play steps ``done`` + 1 to ``horizon``, at most ``most`` in one launch. Returns how they were launched.
 
     Args:
-        policy, problem, horizon: as of ``run``.
-        done: steps played before.
-        streams: of the noise.
+        policy, problem, horizon: those of ``run``.
+        done: number of steps already played.
+        streams: the streams of the noise.
         recorder: records every block.
-        plain: plays a step like ``run`` if it cannot be captured.
+        plain: plays a step that cannot be captured, as ``run`` does.
         after: called with the number of the last step of every block.
-        pause: the number of steps from this one after which the host must decide again.
-        most: steps in a launch; None: the number that suits the launcher.
+        pause: the largest number of steps that may follow this one before the host must decide again.
+        most: steps in a launch; None: the launcher's ``block_steps``.
 
     An interrupt takes effect after the block that is being played, so the policy is left after a whole step.
 
-    A block in a graph has ``most`` steps or a power of two: every length is a graph of its own.
+    The number of steps in a graph is ``most`` or a power of two, because every number needs another graph.
     """
     steps, inputs = captured_steps(policy), ProblemInputs(problem, streams)
     device = problem.arms.device

@@ -1,5 +1,5 @@
-"""The loops over replicates and steps that numba compiles: of index policies, with the symbols of ``CovarianceForm``,
-and of ``auto``, with those of ``RecursiveMembers``."""
+"""The loops over replicates and steps that numba compiles: for index policies, with the symbols of ``CovarianceForm``,
+and for ``auto``, with those of ``RecursiveMembers``."""
 
 # mypy: ignore-errors
 from __future__ import annotations
@@ -18,8 +18,8 @@ from bandits_torch.policies.looking_again import ALIKE, LATEST, SETTLED, SOONEST
 from bandits_torch.policies.reward_range import EARLY, FIRST, LATE
 
 TINY = np.finfo(np.float64).eps
-_LEAST_VARIANCE = 1e-12  # of an improvement, as BoTorch's analytic acquisitions have it
-_LEAST_UNDER_A_BOUND = np.finfo(np.float64).tiny  # as ``UpperConfidenceBound`` has it
+_LEAST_VARIANCE = 1e-12  # for an improvement, as in BoTorch's analytic acquisitions
+_LEAST_UNDER_A_BOUND = np.finfo(np.float64).tiny  # as in ``UpperConfidenceBound``
 _TOGETHER = 64  # rows of C that are folded together, so that they stay in the cache
 compiled = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 
@@ -28,13 +28,15 @@ compiled = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract
 def play_index(state, constants, from_problem, widths, moves, has, margin, largest, out):
     """Play k steps of every replicate, and leave its state as plain steps would, with all rows folded.
 
-    State: mean and variance (S, N), C_0 and the root F of C, F^T F = C, (S, N, N), a^2 and e (S, 1), gain, surprise,
-    removed, suspect (S,). Settings: K (q, N, N), prior_mean (S, N), noise_variance (S,). Problem: expected rewards (1
-    or k, 1 or S, N), noise (k, S), masks (1 or k, 1 or S, N). Widths: A + sqrt(P gain + Q), (k, S) each. Moves: under
-    drift a and e, (k, 1 or S, 1); for Thompson sampling normal numbers (k, S, N); for a window the observations that
-    leave, (k, S). Improvements (probability or expectation) are measured by a margin over the largest mean, or with
-    ``by_reward`` over the largest reward of an available arm, if there is one; the largest reward of each arm, (S, N),
-    is kept up to date. Outputs: arms, rewards, expected rewards, widths, (k, S).
+    * state: mean and variance (S, N), C_0 and the root F of C, F^T F = C, (S, N, N), a^2 and e (S, 1), gain, surprise,
+      removed, suspect (S,). constants: K (q, N, N), prior_mean (S, N), noise_variance (S,).
+    * from_problem: expected rewards (1 or k, 1 or S, N), noise (k, S), masks (1 or k, 1 or S, N).
+    * widths: A, P, Q of A + sqrt(P gain + Q), (k, S) each.
+    * moves: under drift a and e, (k, 1 or S, 1); for Thompson sampling normal numbers (k, S, N); for a window the
+      observations that leave, (k, S).
+    * margin, largest: an improvement (its probability or expectation) is over the largest mean or, with ``by_reward``,
+      the largest reward so far of an available arm, if there is one; plus ``margin``. ``largest`` (S, N) is updated.
+    * out: arms, rewards, expected rewards, widths, (k, S) each, are written.
 
     C is a^2 C_0 - W^T D W + e K. For Thompson sampling F is F_0 - G^T W, with the root of each row's observation in G.
     """
@@ -49,7 +51,7 @@ def play_index(state, constants, from_problem, widths, moves, has, margin, large
     waiting = FOLD * (1 + slides)
     W, G = np.empty((waiting, N)), np.empty((waiting, N))
     written, D = np.empty((waiting, N)), np.empty(waiting)
-    written_arm, slot = np.empty(waiting, np.int64), np.full(N, -1)  # of rows of C that are kept up to date
+    written_arm, slot = np.empty(waiting, np.int64), np.full(N, -1)  # of rows of C that are up to date
     row, draw, drawn = np.empty(N), np.empty(N), np.empty((0, N))
     for s in range(S):
         m, v, c, F = mean[s], variance[s], C[s], root[s % len(root)]
@@ -66,8 +68,8 @@ def play_index(state, constants, from_problem, widths, moves, has, margin, large
                 squared[s], since[s] = a * a * squared[s], a * a * since[s] + e
             if draws:
                 if not filled:
-                    drawn, begun = np.dot(np.ascontiguousarray(normal[j : j + waiting, s]), F), j
-                draw[:] = drawn[j - begun]
+                    drawn, first = np.dot(np.ascontiguousarray(normal[j : j + waiting, s]), F), j
+                draw[:] = drawn[j - first]
                 add(draw, -np.dot(G[:filled], normal[j, s]), W)
             w = A[j, s] + math.sqrt(P[j, s] * gain[s] + Q[j, s])
             may = available[j % len(available), s % available.shape[1]]
@@ -92,7 +94,7 @@ def play_index(state, constants, from_problem, widths, moves, has, margin, large
             if by_reward:
                 largest[s, i] = max(largest[s, i], y)
             y -= own[i]
-            for move in range(1 + slides):  # the reward; one that leaves
+            for move in range(1 + slides):  # learn the reward, then remove the one that leaves the window
                 sign = 1.0 - 2.0 * move
                 if move:
                     i, y = leaving_arm[j, s], leaving[j, s]
@@ -147,7 +149,7 @@ def play_index(state, constants, from_problem, widths, moves, has, margin, large
 
 @compiled
 def add(out, x, rows):
-    """``out`` plus x^T ``rows``, of the first len(x) rows, four at a time."""
+    """Add x^T ``rows`` to ``out``, for the first len(x) rows, four at a time."""
     whole = len(x) // 4 * 4
     for r in range(0, whole, 4):
         a, b, c, d = x[r], x[r + 1], x[r + 2], x[r + 3]
@@ -160,7 +162,7 @@ def add(out, x, rows):
 
 @compiled
 def _log_improvement(u):
-    """ln(phi(u) + u Phi(u)); far below 0 by its asymptotic series, whose last term is below 1e-12."""
+    """ln(phi(u) + u Phi(u)); for u <= -30 from its asymptotic series, whose last term is below 1e-12."""
     if u > -30.0:
         return math.log(
             math.exp(-0.5 * u * u) / math.sqrt(2 * math.pi) + 0.5 * u * math.erfc(-u / math.sqrt(2))
@@ -172,12 +174,12 @@ def _log_improvement(u):
     return -0.5 * u * u - 0.5 * math.log(2 * math.pi) - 2 * math.log(-u) + math.log(total)
 
 
-LONG_AGO = -2 * PENDING  # before every turn of a block
+LONG_AGO = -2 * PENDING  # before every turn of a block: an arm without columns
 TRACE = ("effective_rate", "effective_members", "noise_scale", "scale", "resets", "doubted", "longest_unseen")
-Part = namedtuple(  # first: the number of its first member; columns: room for what ``_learn`` keeps
+Part = namedtuple(  # first: the number of its first member; columns: the buffer of ``_learn``
     "Part", "K alike kernel prior_mean prior_variance mean reduction rows pending frames first columns"
 )
-Held = namedtuple(  # what else observations change, a row for each replicate
+Held = namedtuple(  # the other state that observations change, a row for each replicate
     "Held",
     "log_weight score log_loss resets count squares largest unseen pulled "
     "low high below above known latest borne_out arm doubted",
@@ -187,7 +189,7 @@ Told = namedtuple(  # members' (P,), noise (S, P), origin and unit of rewards (S
     "log_prior strength framed rate rates which noise origin unit "
     "expected memory tail clip share behind fading at_once plausible try_all",
 )
-Asked = namedtuple("Asked", "width check few tau")  # of each step
+Asked = namedtuple("Asked", "width check few tau")  # (k,), a number for each step
 
 
 @compiled
@@ -201,7 +203,7 @@ def play_averaging(parts, held, constants, asked, turn, expected, noise, availab
     mu, va, learned, due = np.empty((P, N)), np.empty((P, N)), np.empty(P), np.empty(P, np.bool_)
     all_framed = constants.framed.all()
     apart = ~constants.framed if all_framed else constants.framed  # in another unit than the mixture
-    slot, read = np.empty(N, np.int64), np.empty(N, np.int64)  # of columns that are kept; up to which row
+    slot, read = np.empty(N, np.int64), np.empty(N, np.int64)  # an arm's place in ``columns``, and last turn
     for s in range(noise.shape[1]):
         read[:], count = LONG_AGO, 0
         own = constants.unit[s] if all_framed else 1.0
@@ -252,7 +254,7 @@ def _add(to, x, row):
 
 @compiled
 def _moments(part, j, s, mu, va):
-    """Mean and variance of every arm under the members of a part at step j."""
+    """Write mean and variance of every arm at step j under the members of a part."""
     for p in range(len(part.kernel)):
         g, m, d = part.frames[j, p, 0], part.mean[s, p], part.reduction[s, p]
         mean, variance, h = part.prior_mean[p], part.prior_variance[p], g[1] if len(g) == 2 else 0.0
@@ -336,7 +338,7 @@ def _end(y, low, high, above, widths, least):
 
 @compiled
 def _weigh(held, constants, s, e, variance, scale, unit, log_unit, learned, due):
-    """``ModelAveraging.weigh``, by the members' surprises e."""
+    """``ModelAveraging.weigh``, from the members' prediction errors e."""
     weight, spread, density = constants.strength + held.count[s], scale * variance, -np.log(unit)
     for p in range(len(e)):
         dof = min(max(weight[p], 1.0), constants.tail)
@@ -372,10 +374,10 @@ def _log_sum(x):
 
 @compiled
 def _learn(part, constants, s, j, i, turn, believed, learned, due, mu, va, slot, read):
-    """Members learn a reward of arm i, after a reset if one is due; members whose turn it is fold.
+    """Members learn a reward of arm i, after a reset if one is due. Members whose turn it is fold.
 
-    The slot of ``columns`` keeps the columns of arm i of R + W^T W, (P, states, states N), with the rows of W before
-    the turn ``read``. They are read again if a member has folded since.
+    ``columns[slot]`` stores the columns of R + W^T W for arm i, (P, states, states N), with the rows of W before the
+    turn ``read``. They are computed again if a member has folded since.
     """
     P, states, N = len(part.kernel), part.mean.shape[2], part.mean.shape[3]
     share, start = -(-P // PENDING), np.array([0.0, 0.0])
@@ -417,7 +419,7 @@ def _learn(part, constants, s, j, i, turn, believed, learned, due, mu, va, slot,
 
 @compiled
 def _fold(R, W, m, d, G):
-    """R becomes G (R + W^T W) G^T, and mean and reduction refer to the present."""
+    """Replace R by G (R + W^T W) G^T, and update mean and reduction to the present."""
     (states, N), product = m.shape, np.dot(W.T, W)
     faded = G[0, 0] * G[0, 0] if states == 1 else 1.0
     for a in range(len(R)):
@@ -436,6 +438,6 @@ def _fold(R, W, m, d, G):
 
 @compiled
 def _mix(G, x, y):
-    """The rows x and y become G times them."""
+    """Replace the rows x and y by G times [x, y]."""
     for n in range(len(x)):
         x[n], y[n] = G[0, 0] * x[n] + G[0, 1] * y[n], G[1, 0] * x[n] + G[1, 1] * y[n]

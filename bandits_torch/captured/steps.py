@@ -1,7 +1,7 @@
-"""Captured steps: what they are, and the captured steps of each kind of policy.
+"""The interface of captured steps, and the captured steps of each kind of policy.
 
-The kinds are policies whose state is a dictionary of tensors (``ArmPolicy``), whose own methods are called, index
-policies over ``ArmGP``, and ``ModelAveraging`` over members over arms (the recipe ``auto``).
+The kinds are ``ArmPolicy`` (its state is a dictionary of tensors, and its own methods are called), index policies over
+``ArmGP``, and ``ModelAveraging`` over members over arms (the recipe ``auto``).
 """
 
 from __future__ import annotations
@@ -44,19 +44,19 @@ from bandits_torch.state import HasState, copied
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory.widths import Width
 
-Given = dict[str, Tensor]  # what the host lays out for a block, by name; first dimension k
-Pull = Callable[[Tensor], Tensor]  # arms (S,) to rewards (S,)
-Books = dict[str, list[Tensor]]  # what steps leave for the end of the block
+Given = dict[str, Tensor]  # inputs of a block by name, one row for each of its k steps
+Pull = Callable[[Tensor], Tensor]  # maps arms (S,) to rewards (S,)
+Books = dict[str, list[Tensor]]  # values that steps store for the end of the block
 
 
 class CapturedSteps(ABC):
-    """The steps of one policy as functions of tensors. They change the state of the policy in place. Between blocks it
-    is the same as after as many plain steps.
+    """The steps of one policy as functions of tensors. They change the policy's state in place; between blocks it is
+    the state after as many plain steps.
 
     The loop calls ``most`` and ``given``, launches every ``step`` and then ``close`` as one block, and calls ``after``.
     """
 
-    static = True  # whether no value may be read in a block; in a plain call on a CPU it may
+    static = True  # whether a block must not read values on the host; a plain call on a CPU may
 
     def begin(self, steps: int, most: int) -> None:
         """Prepare for ``steps`` steps, in blocks of at most ``most``."""
@@ -64,11 +64,11 @@ class CapturedSteps(ABC):
 
     @abstractmethod
     def most(self, times: Sequence[float]) -> int:
-        """How many of the steps at these times, the next ones, can be captured; 0: the first has to be a plain step."""
+        """How many of the next steps, at these times, can be captured; 0: the first must be a plain step."""
 
     @abstractmethod
     def given(self, times: Sequence[float], of_problem: Given) -> Given:
-        """The inputs of the steps at these times that the host computes, besides those ``of_problem``."""
+        """The inputs of the steps at these times that the host computes, in addition to those ``of_problem``."""
 
     def key(self) -> Hashable:
         """A key that differs between blocks that are different functions or work on different tensors."""
@@ -76,14 +76,14 @@ class CapturedSteps(ABC):
 
     @abstractmethod
     def step(self, given: Given, j: int, available: Tensor | None, pull: Pull, books: Books) -> Given:
-        """Step j of a block: choose, ``pull``, learn. The arms (S,), and what to record, each () or (S,)."""
+        """Step j of a block: choose, ``pull``, learn. Returns the arms (S,) and values to record, each () or (S,)."""
 
     def close(self, books: Books) -> Given:
-        """Write what is written once a block, at its end. Returns rows (k, S) computed for all steps at once."""
+        """Make the updates that are due once, at the end of a block. Returns rows (k, S) computed for all its steps."""
         return {}
 
     def after(self, times: Sequence[float], rows: Given) -> None:
-        """Update what the host keeps, after a block whose rows are (k, S)."""
+        """Update the state on the host after a block, given its rows (k, S)."""
         return
 
     def finish(self) -> tuple[str, ...]:
@@ -101,8 +101,7 @@ def refused(what: str, why: str) -> NotCaptured:
 
 
 def write_back(pairs: Iterable[tuple[Tensor, Tensor]]) -> None:
-    """Copy new tensors to old ones, (old, new) each: one copy for all tensors of a dtype. They must not share
-    memory."""
+    """Copy new tensors to old ones, given pairs (old, new), in one call for each dtype. They must not share memory."""
     by_dtype: dict[torch.dtype, tuple[list[Tensor], list[Tensor]]] = defaultdict(lambda: ([], []))
     for old, new in pairs:
         olds, news = by_dtype[old.dtype]
@@ -118,15 +117,15 @@ _IMPROVEMENTS = (LogExpectedImprovement, LogProbabilityOfImprovement)
 
 
 class IndexSteps(CapturedSteps):
-    """Steps of GP-UCB, GP-TS and their variants: any width, window and drift, restarts at intervals or by mask.
+    """Steps of GP-UCB, GP-TS, GP-EI, GP-PI and variants: any width, window and drift, restarts at intervals or by mask.
 
     Width, index, the test of a restart and the change of the posterior are the functions that plain steps call. All
-    else that a plain step does is done once a block.
+    other work of a plain step is done once a block.
 
     Args:
         policy: an ``IndexPolicy`` over an ``ArmGP``.
 
-    Raises ValueError that says why for a policy that cannot be captured.
+    Raises NotCaptured, a ValueError that says why, for a policy that cannot be captured.
     """
 
     def __init__(self, policy: IndexPolicy) -> None:
@@ -155,9 +154,9 @@ class IndexSteps(CapturedSteps):
     # -- between blocks --------------------------------------------------------------------------------
 
     def begin(self, steps: int, most: int) -> None:
-        """Read once how many observations are held, and make room for new ones."""
+        """Read once how many observations there are, and make room for new ones."""
         held, clock = self.belief.observations.count, self.policy.clock
-        self._held = int(held.max())  # of every member, while all hold the same; else of the fullest
+        self._held = int(held.max())  # the largest number of observations of a replicate
         even = bool((held == self._held).all()) and not isinstance(clock, Tensor)
         if self.window is not None and not (even and self._held == min(clock, self.window)):
             raise refused("SlidingWindow", "its replicates hold different numbers of observations")
@@ -174,40 +173,40 @@ class IndexSteps(CapturedSteps):
             raise refused(
                 "form='factor'", "under a kernel whose variance grows, the work depends on the arms pulled"
             )
-        least = self.window or self.interval  # of what is held from then on
-        room = steps if least is None else min(steps, least)
+        limit = self.window or self.interval
+        room = steps if limit is None else min(steps, limit)
         self.belief.observations.reserve(room + most, self._held)
         self._even, each = even, self.by_mask or not even
-        # The largest rewards so far, -inf where what is to be improved is the largest mean.
+        # The largest rewards so far; -inf if improvements are measured from the largest mean.
         none = self.model.noise_variance.new_full((self.policy.replicates, 1), -torch.inf)
         self.largest = getattr(self.policy, "largest", none).clone()
         clock = torch.as_tensor(clock, device=held.device).expand(self.policy.replicates)
         self._clock = clock.clone() if each else None  # a counter for each replicate, on the device
-        self._centred = not bool(self.belief.prior_mean.any())  # x + 0 is x
+        self._centred = not bool(self.belief.prior_mean.any())  # then the prior mean need not be added
 
     @property
     def _full(self) -> bool:
-        """Whether the window is full: one observation leaves for each that comes."""
+        """Whether the window is full, so that each new observation replaces the oldest."""
         return self.window is not None and self._held >= self.window
 
     def most(self, times: Sequence[float]) -> int:
-        """The steps until the window is full, until the next restart at an interval, or until the next check of the
-        form's costs; no more than there is room for."""
+        """The number of steps until the window is full, the next restart at an interval, or the next check of the
+        form's costs, whichever comes first, and at most as many as there is room for."""
         belief, clock, wanted = self.belief, self.policy.clock, self.belief.before_look(len(times))
         if self.window is not None:
             wanted = min(wanted, self.window if self._full else self.window - self._held)
             if self._full and not (belief.forgets and belief.form.can_forget):
-                return 0  # the first removal is the model's to prepare for
+                return 0  # a plain step prepares the form for removals
         if self.interval is not None:
             wanted = min(wanted, self.interval - cast(int, clock) % self.interval)
         if belief.drifts and belief.now is None:
             return 0  # the clock starts with the first observation
         if self.samples:
-            belief.form.joint_root()  # kept from now on
+            belief.form.joint_root()  # makes the root, which is updated from now on
         return belief.form.reserve(wanted, belief.now or 0.0, self.static)
 
     def given(self, times: Sequence[float], of_problem: Given) -> Given:
-        """Clock, drift, normal numbers, and the observations that leave."""
+        """Clock, drift, normal numbers, and the observations that leave the window."""
         k, belief, given = len(times), self.belief, dict[str, Tensor]()
         device = self.model.noise_variance.device
         if self._clock is None and self.policy.width is not None:
@@ -221,7 +220,7 @@ class IndexSteps(CapturedSteps):
                 now = time
             kept, gained = zip(*moves, strict=True)
             given |= {"kept": torch.stack(kept), "gained": torch.stack(gained)}
-            if belief.form_name == "factor":  # which tells points by it
+            if belief.form_name == "factor":  # it distinguishes points by their times
                 given["time"] = torch.tensor(times, dtype=torch.float64, device=device)
             if self.by_mask:
                 given["prior"] = torch.stack([prior.present(time) for time in times])
@@ -243,7 +242,7 @@ class IndexSteps(CapturedSteps):
     # -- in a block ------------------------------------------------------------------------------------
 
     def step(self, given: Given, j: int, available: Tensor | None, pull: Pull, books: Books) -> Given:
-        """Advance time, pull the best available arm, restart where the reward refutes the model, and learn."""
+        """Advance time, pull the best available arm, restart if the reward refutes the model, and learn."""
         belief, form, policy = self.belief, self.belief.form, self.policy
         row: Given = {}
         if belief.drifts:
@@ -264,7 +263,7 @@ class IndexSteps(CapturedSteps):
         residual = reward if self._centred else belief.residual(arm, reward)
         now = given["time"][j] if "time" in given else 0.0
         leaving = [given[name][j] for name in ("leaving_arm", "leaving", "leaving_time") if name in given]
-        later = None if self.by_mask else books  # a restart must find all counted
+        later = None if self.by_mask else books  # a restart needs up-to-date counts
         form.observe(arm, residual, now, leaving or None, later, self.static)
         return row
 
@@ -283,7 +282,7 @@ class IndexSteps(CapturedSteps):
         return UpperConfidenceBound.of(mean, form.variance.to(mean.dtype), cast(Tensor, width).reshape(-1, 1))
 
     def _restart(self, arm: Tensor, reward: Tensor, prior: Tensor | float) -> Tensor:
-        """Which replicates (S,) start anew before they learn. ``prior``: the present prior variance."""
+        """Restart replicates whose reward refutes the model; returns which, (S,). ``prior``: present prior variance."""
         policy, clock = self.policy, cast(Tensor, self._clock)
 
         def predict() -> tuple[Tensor, Tensor]:
@@ -297,14 +296,14 @@ class IndexSteps(CapturedSteps):
         return where
 
     def close(self, books: Books) -> Given:
-        """Count what is counted once a block."""
+        """Update the counts of the form, once a block."""
         self.belief.form.close(books)
         return {}
 
     # -- after a block ---------------------------------------------------------------------------------
 
     def after(self, times: Sequence[float], rows: Given) -> None:
-        """Keep the observations, advance the clocks, and check rounding errors when that is due."""
+        """Store the observations, advance the clocks, and check rounding errors when that is due."""
         belief, policy, k, full = self.belief, self.policy, len(times), self._full
         if self.static:
             belief.form.played(k, k if full else 0)
@@ -331,7 +330,7 @@ class IndexSteps(CapturedSteps):
             rows["restarts"][-1] = policy.restarts
 
     def finish(self) -> tuple[str, ...]:
-        """A clock that no restart has changed becomes one number again; so does a width that depends on it alone."""
+        """Without a restart, the clock becomes one number again, as does a width that depends on it alone."""
         policy, clock = self.policy, self.policy.clock
         if not (self._even and isinstance(clock, Tensor)) or bool(policy.restarts.any()):
             return ()
@@ -344,10 +343,10 @@ class IndexSteps(CapturedSteps):
 
 
 class Draws:
-    """Stands in for the streams: notes which random numbers are drawn from them, or returns those drawn in advance."""
+    """Replaces the streams: records which numbers are drawn from them, or returns numbers drawn in advance."""
 
-    def __init__(self, streams: ReplicateStreams | None = None, laid: Sequence[Tensor] = ()) -> None:
-        self._streams, self._laid = streams, iter(laid)
+    def __init__(self, streams: ReplicateStreams | None = None, drawn: Sequence[Tensor] = ()) -> None:
+        self._streams, self._drawn = streams, iter(drawn)
         self.asked: list[tuple[str, tuple[int, ...]]] = []
 
     def normal(self, *shape: int) -> Tensor:
@@ -360,13 +359,13 @@ class Draws:
 
     def _next(self, kind: str, shape: tuple[int, ...]) -> Tensor:
         self.asked.append((kind, shape))
-        return next(self._laid) if self._streams is None else getattr(self._streams, kind)(*shape)
+        return next(self._drawn) if self._streams is None else getattr(self._streams, kind)(*shape)
 
 
 class ArmSteps(CapturedSteps):
-    """Calls ``choice`` and ``learned`` with random numbers drawn in advance, then copies the new state to the old.
+    """The steps of an ``ArmPolicy``, with random numbers drawn in advance and the new state copied to the old tensors.
 
-    Raises ValueError for a policy that is not ``fixed``, or whose state holds anything but tensors.
+    Raises NotCaptured, a ValueError, for a policy that is not ``fixed`` or whose state has values other than tensors.
     """
 
     def __init__(self, policy: ArmPolicy) -> None:
@@ -378,7 +377,7 @@ class ArmSteps(CapturedSteps):
     def begin(self, steps: int, most: int) -> None:
         """Choose once to see which random numbers a step draws, and restore the streams."""
         policy, before = self.policy, self.policy.streams.state_dict()
-        policy.state = copied(policy.state)  # no two tensors in one place
+        policy.state = copied(policy.state)  # so that no two tensors share memory
         draws = Draws(policy.streams)
         with torch.no_grad():
             policy.choice(policy.state, 0.0, None, cast(ReplicateStreams, draws))
@@ -390,24 +389,24 @@ class ArmSteps(CapturedSteps):
         return len(times)
 
     def given(self, times: Sequence[float], of_problem: Given) -> Given:
-        """The times, and the random numbers."""
+        """The times and the random numbers."""
         streams, device = self.policy.streams, self.policy.device
         drawn = [[getattr(streams, kind)(*shape) for kind, shape in self._asked] for _ in times]
         given = {f"draw {i}": torch.stack(of) for i, of in enumerate(zip(*drawn, strict=True))}
         return given | {"time": torch.tensor(times, dtype=torch.float64, device=device)}
 
     def key(self) -> Hashable:
-        """Where the state is stored, which changes at a reset."""
+        """The addresses of the state's tensors, which change at a reset."""
         return tuple(value.data_ptr() for value in self.policy.state.values())
 
     def step(self, given: Given, j: int, available: Tensor | None, pull: Pull, books: Books) -> Given:
         """A step of the policy, with its state updated in place."""
         policy, time = self.policy, cast(float, given["time"][j])
-        draws = Draws(laid=[given[f"draw {i}"][j] for i in range(len(self._asked))])
+        draws = Draws(drawn=[given[f"draw {i}"][j] for i in range(len(self._asked))])
         choice = policy.choice(policy.state, time, available, cast(ReplicateStreams, draws))
         reward = pull(choice.arm).double()
         state = policy.learned(dict(policy.state), Observation(time, choice.arm, reward, choice.why))
-        # Copies: a new value may be, or share, another's old one.
+        # Copies, because a new value may share memory with the old value of another name.
         write_back(
             [(old, state[name].clone()) for name, old in policy.state.items() if state[name] is not old]
         )
@@ -417,15 +416,16 @@ class ArmSteps(CapturedSteps):
 
 class AveragingSteps(CapturedSteps):
     """The steps of ``auto``. Members that fall behind are reset by mask. A flag says at which steps the plausible
-    members are checked. The first rewards, held until the origin and unit of rewards are fixed, take plain steps.
+    members are checked. Steps are plain until the origin and unit of rewards are fixed.
 
     Before a block the host compares the least and the largest reward that any arm can give in it with the range, the
-    origin and the unit of rewards. If none can be an outlier or change these, the block does not test for it.
+    origin and the unit of rewards. If none can be an outlier or change these, the block does not test for it. After a
+    block the host checks whether a member was reset in it.
 
     Args:
-        policy: a ``ModelAveraging`` over ``ArmMembers``, ``SmoothMembers`` or ``StackedMembers``.
+        policy: a ``ModelAveraging`` over ``ArmMembers``, ``SmoothMembers`` or ``StackedMembers`` of these.
 
-    After a block the host checks whether a member was reset in it. Raises ValueError for another model.
+    Raises NotCaptured, a ValueError, for another model, cycles and a control.
     """
 
     def __init__(self, policy: ModelAveraging) -> None:
@@ -438,7 +438,7 @@ class AveragingSteps(CapturedSteps):
         self.policy, self.model, self.parts = policy, policy.model, policy.model.parts
         states: tuple[HasState, ...] = (policy.range, *policy.judged)
         self._states = [(state, name) for state in states for name in state.snapshot]
-        self._plain_steps = 0  # after one the policy has other tensors
+        self._plain_steps = 0  # each replaces the policy's tensors
 
     @property
     def turn(self) -> int:
@@ -448,14 +448,14 @@ class AveragingSteps(CapturedSteps):
     # -- between blocks --------------------------------------------------------------------------------
 
     def begin(self, steps: int, most: int) -> None:
-        """Mark that the fading of members must be read again when it is next needed."""
-        self._frames: list[Tensor] | None = None  # of each part, now
+        """Discard the host's copy of the members' frames, so that it is read again."""
+        self._frames: list[Tensor] | None = None  # the present frames of each part, on the CPU
         self._counting = [part.rows.new_ones(part.rows.shape[:2]) for part in self.parts]
         self._rates = [part.forgetting_rate.cpu() for part in self.parts]
 
     def most(self, times: Sequence[float]) -> int:
-        """The steps up to the end of the members' turns, or up to a pause so long that a plain step has to rescale
-        them."""
+        """The number of steps until every member has folded once, or until a pause so long that a plain step must
+        rescale them."""
         policy, model = self.policy, self.model
         if model.now is None or policy.count < HELD:
             return self._plainly()
@@ -469,7 +469,7 @@ class AveragingSteps(CapturedSteps):
         return (int(faded[0]) if len(faded) else len(gaps)) or self._plainly()
 
     def _plainly(self) -> int:
-        """No step can be captured: the next one is a plain step."""
+        """Return 0: the next step is a plain step."""
         self._frames = None
         self._plain_steps += 1
         return 0
@@ -486,14 +486,14 @@ class AveragingSteps(CapturedSteps):
         return moved
 
     def _left(self, k: int, frame: Tensor, j: int) -> Tensor:
-        """The frames of part k after step j of a block: whole again where members fold."""
+        """The frames of part k after step j of a block: those of members that fold become the identity."""
         frame, part = frame.clone(), self.parts[k]
         frame[part.whose_turn(self.turn + j + 1)] = torch.eye(part.states).to(frame)
         return frame
 
     def given(self, times: Sequence[float], of_problem: Given) -> Given:
-        """How much members fade from step to step, at which steps the plausible ones are checked, the width of the
-        bounds, the number of tried arms below which a new one is tried, and how long an arm may go unexamined."""
+        """For each step: the members' frames, whether the plausible members are checked, the width of the bounds, the
+        number of tried arms below which a new one is tried, and how long an arm may go unexamined."""
         policy, model = self.policy, self.model
         expected, noise = of_problem["expected"], of_problem["noise"]
         least, most = (expected.amin(-1) + noise).amin(0), (expected.amax(-1) + noise).amax(0)
@@ -521,7 +521,7 @@ class AveragingSteps(CapturedSteps):
         return given
 
     def _read_anew(self) -> None:
-        """What a block has computed from the policy's state lies in memory that only this block writes again."""
+        """Discard values cached from the policy's state: they may be in memory that only an earlier block writes."""
         self.policy.scale.read_anew()
         self.policy.frame.state_changed()
 
@@ -560,7 +560,7 @@ class AveragingSteps(CapturedSteps):
         return {"arm": arm}
 
     def close(self, books: Books) -> Given:
-        """Copy the new state to the old, which the next block reads, and compute the trace of all steps."""
+        """Copy the new state to the tensors that the next block reads, and compute the trace of all steps."""
         rows = {name: torch.stack(values) for name, values in books.items()}
         if self.takes_all:
             rewards = rows["reward"]
@@ -575,9 +575,9 @@ class AveragingSteps(CapturedSteps):
     # -- after a block ---------------------------------------------------------------------------------
 
     def after(self, times: Sequence[float], rows: Given) -> None:
-        """Empty members that were reset and have not had their turn since."""
+        """Clear the rows of members that were reset and have not folded since."""
         self._read_anew()
-        if not self.takes_all:  # what is known of a scale may have been forgotten
+        if not self.takes_all:  # which scales are known may have changed
             self.policy.scale.state_changed()
         for k, (part, counting) in enumerate(zip(self.parts, self._counting, strict=True)):
             part.turn, part.counting, part.seen = (part.turn + len(times)) % PENDING, None, None
@@ -590,5 +590,5 @@ class AveragingSteps(CapturedSteps):
 
 
 def frames_of(part: int) -> str:
-    """The frames of a part at every step, by name."""
+    """The name of a part's frames among the inputs of a block."""
     return f"frames of part {part}"

@@ -104,7 +104,7 @@ class StepNoise(NoisyArms):
 
 
 @pytest.mark.parametrize(
-    ("kind", "match"), [(NoisyArms, "its noise may depend on the arms"), (OwnPull, "a pull or a score of")]
+    ("kind", "match"), [(NoisyArms, "its noise may depend on the arms"), (OwnPull, "overrides pull or score")]
 )
 def test_problems_whose_rewards_cannot_be_laid_out(kind, match):
     problem = kind(num_arms=12)
