@@ -18,7 +18,7 @@
     d          interval                time between the rewards of the future                      predictive draws
     B, L_j     lipschitz = B L_j       RKHS norm; largest deviation of a partial derivative        GridSearch
 
-Each class states its source. An index policy builds the acquisition function anew at every step, with a ``StepContext``
+Each class states its source. An index policy builds a new acquisition function at every step, with a ``StepContext``
 if the class has ``at_step``.
 """
 

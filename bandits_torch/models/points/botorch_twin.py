@@ -155,8 +155,8 @@ def parts_of(fitted: SingleTaskGP, running: bool) -> tuple[dict[str, Any], Tenso
     return arguments, X, Y, copy.deepcopy(likelihood)
 
 
-def twin_of(model: Any, likelihood: Likelihood | None, anew: bool = False) -> SingleTaskGP:
-    """A ``SingleTaskGP`` with the data and parts of an ``OnlineGP``. ``anew``: its outcome transform is fitted to the
+def twin_of(model: Any, likelihood: Likelihood | None, standardise: bool = False) -> SingleTaskGP:
+    """A ``SingleTaskGP`` with the data and parts of an ``OnlineGP``. ``standardise``: fit its outcome transform to the
     data first."""
     shape = tuple(model.batch_shape)
     validation.require(shape == (), "model.batch_shape", shape, "(): one model")
@@ -171,7 +171,7 @@ def twin_of(model: Any, likelihood: Likelihood | None, anew: bool = False) -> Si
     X, Y = model.train_inputs[0].clone(), model.train_targets.unsqueeze(-1).to(model.input_dtype)
     noise = (model.noise_variance / _scale_of(outward, Y) ** 2).to(Y)
     if outward is not None:
-        if anew:
+        if standardise:
             relearn(outward, Y.squeeze(-1))
         Y = outward(Y)[0]
     variances = None

@@ -134,7 +134,7 @@ def predict(prior: GaussianPrior, data: GrowingCholesky, X: Tensor) -> tuple[Ten
     mean, marginal = prior.mean(X), X.shape[-2] == 1
     spread = prior.variance(X) if marginal else prior.covariance(X, X)
     if data.size == 0:
-        if marginal and X.requires_grad:  # a gradient of 0 where the prior is the same everywhere
+        if marginal and X.requires_grad:  # if neither depends on X: a gradient of 0
             nothing = 0.0 * X.sum(-1).to(mean)
             return mean + nothing, spread + nothing
         return mean, spread

@@ -174,7 +174,7 @@ class OnlineGP(OnlineModel):
         without observations. If the fit fails, the model does not change.
         """
         self.check_one_noise()
-        twin = twin_of(self, self._likelihood, anew=True)
+        twin = twin_of(self, self._likelihood, standardise=True)
         fit_gpytorch_mll(ExactMarginalLogLikelihood(twin.likelihood, twin), **options)
         arguments, _, _, likelihood = parts_of(twin, self._follows)
         new = type(self)(**arguments)

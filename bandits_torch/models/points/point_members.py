@@ -61,7 +61,7 @@ def moved(matrix: Tensor, dropped: list[int] | None, column: Tensor) -> Tensor:
 class PointMembers(MemberPosterior, HasState, Described):
     """P Gaussian processes over points and time, in S replicates, given the same points and times.
 
-    The box of the domain is scaled to the unit cube. There, in units of its own, member p has the prior
+    The box of the domain is scaled to the unit cube. There member p has, in its unit of rewards, the prior
 
         Cov(f(x, t), f(x', t')) = (1 + k(x, x')) k_T(|t - t'|),    noise variance lambda,
 
@@ -246,10 +246,10 @@ class PointMembers(MemberPosterior, HasState, Described):
             value = getattr(self, name)
             mask = where.reshape(*where.shape, *[1] * (value.dim() - 2))
             setattr(self, name, torch.where(mask, value[run, leader].unsqueeze(1), value))
-        anew = where & (self.effective_rate < self.effective_rate[leader].unsqueeze(-1))
-        self.held = self.held & ~anew.unsqueeze(-1)
+        emptied = where & (self.effective_rate < self.effective_rate[leader].unsqueeze(-1))
+        self.held = self.held & ~emptied.unsqueeze(-1)
         self.rebuild(where)
-        return anew
+        return emptied
 
     def _fresh(self) -> dict[str, Tensor]:
         lengthscale, noise = (value.expand(self.replicates, *value.shape).clone() for value in self.beginning)

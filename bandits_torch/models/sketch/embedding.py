@@ -17,7 +17,7 @@ from bandits_torch.models.cholesky import bordered, independent, safe_cholesky, 
 from bandits_torch.models.online_model import ResizableState, held_elsewhere
 
 _ONE_PIECE = 2**26  # bytes; larger ``GrowingRows`` have several blocks
-_NEWTON_STEPS, _CLOSE = 60, 1e-12  # at most, of which a handful are needed; relative tolerance of a norm
+_NEWTON_STEPS, _CLOSE = 60, 1e-12  # at most (a handful suffice); relative tolerance
 _ARMS_AT_ONCE = 8192  # columns solved together by default: they fit a core's cache
 
 
