@@ -167,9 +167,7 @@ def _learnable_time(kernel: Kernel, batch: torch.Size) -> Kernel:
     new: Kernel
     if isinstance(kernel, ExponentialForgettingKernel):
         if _is_static(kernel):
-            return copy.deepcopy(
-                kernel
-            ).double()  # not learned: the likelihood does not depend on so small a rate
+            return copy.deepcopy(kernel).double()
         rate = kernel.forgetting_rate.detach().double().squeeze(-1)
         inside = Interval(_TINY, 1 - _TINY)
         new = ExponentialForgettingKernel(rate.expand(batch), None, inside, batch_shape=batch)
@@ -199,8 +197,9 @@ def _learnable_time(kernel: Kernel, batch: torch.Size) -> Kernel:
     return new.requires_grad_(True)
 
 
-def _is_static(kernel: Kernel) -> bool:
-    return isinstance(kernel, ExponentialForgettingKernel) and bool((kernel.forgetting_rate < _TINY).all())
+def _is_static(part: torch.nn.Module) -> bool:
+    """Whether this is a kernel over time whose rate is not learned."""
+    return isinstance(part, ExponentialForgettingKernel) and bool((part.forgetting_rate < _TINY).all())
 
 
 def _lengths_of_time(kernel: Kernel) -> list[tuple[Kernel, str]]:
@@ -410,6 +409,9 @@ def _fit_one(
     The fit has the dtype of the inputs, which is float64 if they include a time. The bounds and tolerances of the
     optimiser suit values near 1, so rewards, inputs and time are converted to units in which the outputscale, the
     ranges and the length-scales over time that ``learnable`` was given are near 1."""
+    kernel.requires_grad_(True)
+    for part in filter(_is_static, kernel.modules()):
+        part.requires_grad_(False)
     least, y = SMALLEST_RATIO[y.dtype], y.to(X)
     scale: Any = next((part for part in kernel.modules() if isinstance(part, ScaleKernel)), None)
     prior, square = getattr(scale, "outputscale_prior", None), 1.0
@@ -440,7 +442,6 @@ def _fit_one(
     likelihood.noise = noise.clamp_min(1.01 * _SMALLEST_NOISE * unit)
     constant = ConstantMean().to(y)
     constant.constant.data.copy_(mean)
-    kernel.requires_grad_(True)
     with validate_input_scaling(False), warnings.catch_warnings(record=True), torch.enable_grad():
         gp = SingleTaskGP(X, y.unsqueeze(-1), None, likelihood, kernel, constant, outcome_transform=None)
         try:

@@ -581,6 +581,17 @@ def test_a_constrained_period_is_fitted_within_its_constraint():
     assert model.kernel.time_kernel.period_length.item() == pytest.approx(10.4, abs=0.1)
 
 
+def test_a_rate_of_a_static_kernel_is_not_learned():
+    X = inputs_of(30, over_time=True)
+    X[:, -1] *= 1e6  # days in seconds: over the record the rate is not negligible
+    y = torch.randn(30, 1, generator=torch.Generator().manual_seed(0)).double().cumsum(0)
+    model = model_over(learnable(kernel_of(0.4, 1e-10), 2), d=3)
+    model.observe(X, y)
+    before = model.kernel.time_kernel.forgetting_rate.clone()
+    assert fit_hyperparameters(model, [0]) == [0]
+    assert torch.equal(model.kernel.time_kernel.forgetting_rate, before)
+
+
 def test_what_cannot_be_learned_is_left():
     model = model_over(learnable(kernel_of(), 2))
     assert fit_hyperparameters(model, [0]) == []  # nothing observed
