@@ -68,7 +68,7 @@ class CostlyMoves(WrappingPolicy):
     ) -> None:
         self._around(policy)
         fits = domain is None if self.dim == 0 else isinstance(domain, Domain) and domain.dim == self.dim
-        validation.require(fits, "domain", domain, "the policy's domain, or None over arms")
+        validation.require(fits, "domain", domain, "that of the policy, or None over arms")
         self.domain, self.search = domain, PointSearch() if search is None else search
         validation.instance("search", self.search, PointSearch, "a PointSearch")
         over_points = max_move is None or domain is not None
