@@ -266,6 +266,14 @@ def test_a_smooth_rate_is_that_of_the_exponential_forgetting_of_equal_integral()
         )
 
 
+def test_a_short_time_scale_in_float32_leaves_covariances_at_one_time_as_they_are():
+    kernels, noise = KERNELS[:1].float(), torch.ones(1)
+    short = torch.full((1,), 0.08)  # the forgetting rate rounds to 1
+    fast = SmoothMembers(torch.zeros(N, 1), kernels, torch.zeros(1).long(), noise, short)
+    between = fast.prior_between(torch.tensor([[0, 1]]), [0.0, 0.0])[0, 0]
+    torch.testing.assert_close(between, kernels[0, :2, :2])
+
+
 def test_a_number_is_the_time_that_fades_and_turns():
     models = members("cyclic"), members("cyclic")
     assert models[0].states == 7

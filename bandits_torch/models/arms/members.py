@@ -635,7 +635,8 @@ class SmoothMembers(RecursiveMembers):
 
     @staticmethod
     def passing(rate: Tensor, gap: float | Tensor) -> Tensor:
-        r = -torch.log1p(-rate) * gap
+        # In float32 a rate of a short time scale may round to 1.
+        r = (-torch.log1p(-rate)).clamp_max(math.sqrt(3) / 0.05) * gap
         left = (-r).exp()
         # After a very long gap left = 0, and r left must be 0, not NaN.
         r = r.clamp_max(1e3)
