@@ -229,10 +229,11 @@ def _doubt(table: Tensor, c: int, signs: Tensor) -> Tensor:
     """p_c for column c of the regrets (K, M + 1), leader first; ``signs``: (patterns, K), the first pattern all +1."""
     difference = table[:, c : c + 1] - table[:, [j for j in range(table.shape[1]) if j != c]]
     K, size = len(difference), difference.abs().amax(0)
+    difference = difference / size.where(size > 0, 1.0)  # squares must not underflow
     mean = signs @ difference / K
     spread = (difference.square().sum(0) / K - mean.square()).clamp_min(0).mul(K / (K - 1)).sqrt()
     # Without a spread t is infinite: the floor keeps it finite. Without any difference there is no lead.
-    t = torch.where(size > 0, math.sqrt(K) * mean / torch.maximum(spread, 1e-12 * size), 0.0)
+    t = torch.where(size > 0, math.sqrt(K) * mean / spread.clamp_min(1e-12), 0.0)
     leader = t[0, 0]
     of_all = (t.amax(-1) >= leader - 1e-9 * leader.abs()).double().mean()
     leader = _corrected(leader, difference[:, 0])

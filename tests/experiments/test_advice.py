@@ -201,6 +201,13 @@ def test_the_policy_random_is_left_to_its_expectation():
     assert found.rivals == M
 
 
+@pytest.mark.parametrize("unit", [1e-200, 1e-12, 1e12, 1e150])
+def test_the_confidence_does_not_depend_on_the_unit(unit):
+    regret, random = table(1, policies=2, gap=0.2)
+    found = advise({name: unit * value for name, value in regret.items()}, unit * random)
+    assert found.confidence == advise(regret, random).confidence
+
+
 def test_regrets_may_be_whole_numbers():
     regret = {"a": torch.arange(6), "b": 2 + 2 * torch.arange(6)}
     wanted = advise({name: value.double() for name, value in regret.items()}, torch.full((6,), 20.0))
