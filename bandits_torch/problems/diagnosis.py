@@ -421,7 +421,7 @@ def _noise(plain: np.ndarray, fitted: float, drift: float) -> tuple[float | None
     # Squared bends of rows one and two apart have correlations 4/9 and 1/36, so means of neighbouring blocks are alike.
     # Blocks of n rows then vary less than independent ones that would give the mean its variance.
     alike = 1 - 18 / (35 * len(bends) / count)
-    deviation = float(blocks.std(ddof=1) / blocks.mean()) / (count * alike) ** 0.5
+    deviation = float((blocks / blocks.mean()).std(ddof=1)) / (count * alike) ** 0.5
     half = float(stats.t.ppf(0.95, count - 1)) * deviation / 2
     return noise, (noise * float(np.exp(-half)), noise * float(np.exp(half)))
 

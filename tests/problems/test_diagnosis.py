@@ -59,6 +59,13 @@ def test_the_interval_of_noise_covers_it_where_rows_are_few():
     assert 860 <= covered <= 940
 
 
+def test_the_interval_of_noise_is_in_the_unit_of_rewards_however_large():
+    table = np.random.default_rng(0).standard_normal((120, 3))
+    for unit in (1e-100, 1e130):
+        told = np.array(_noise(unit * table, 0.0, 0.0)[1]) / unit
+        np.testing.assert_allclose(told, _noise(table, 0.0, 0.0)[1], rtol=1e-9)
+
+
 def test_noise_is_told_of_a_record_with_an_outage_or_of_rare_rewards():
     generator = np.random.default_rng(33)
     table = 2.0 * generator.standard_normal((400, 3))
