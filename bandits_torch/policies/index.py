@@ -270,6 +270,8 @@ class IndexPolicy(Policy):
         validation.require(
             not counts, "width", width, f"given: {type(self.width).__name__} depends on the number of arms"
         )
+        if width is not None:
+            validation.instance("width", width, Width, "a Width")
         self.model = self.model.with_arms(arms, prior_mean)
         before, self.choices = self.choices, choices_over(self.model)
         self.choices.conditions, self.choices.takes_noise = before.conditions, before.takes_noise

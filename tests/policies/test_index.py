@@ -209,3 +209,14 @@ def test_reset_refuses_where_of_another_shape():
         with pytest.raises(ValueError, match=rf"where must have shape \({S},\), got shape"):
             policy.reset(torch.ones(shape, dtype=torch.bool))
     assert not differing(policy.state_dict(), before)
+
+
+def test_add_arms_refuses_what_is_no_width_with_nothing_changed():
+    policy = POLICIES["ucb"]()
+    play(policy, 3)
+    model, before = policy.model, policy.state_dict()
+    with pytest.raises(ValueError, match="width must be a Width"):
+        policy.add_arms(ARMS[:2] + 0.01, width=2.0)
+    assert policy.model is model
+    assert policy.num_arms == N
+    assert not differing(policy.state_dict(), before)
