@@ -123,7 +123,7 @@ def test_columns_that_tell_the_time_are_no_arms(name, cells, tmp_path):
 @pytest.mark.parametrize("monday", [0, 1])
 def test_weekdays_under_any_name_are_no_arms(monday, tmp_path):
     days = pd.date_range("2024-01-03", periods=14)
-    with pytest.raises(ValueError, match="rewards must be given, as 'x' may tell the time"):
+    with pytest.raises(ValueError, match="rewards must be given: 'x' may be a field of the date"):
         read(tmp_path, rows(("time", days), ("x", days.day_of_week + monday)))
 
 
