@@ -303,8 +303,6 @@ def build(
     validation.instance("problem", problem, Problem, "a Problem")
     validation.positive_integer("horizon", horizon)
     validation.natural("seed", seed)
-    alike = problem.replicates in (1, replicates)
-    validation.require(alike, "replicates", replicates, f"{problem.replicates}, as many as the problem has")
     validation.known_names(f"options of {name}", options, accepted)
     known = vars(problem.knowledge) | {
         "replicates": replicates,

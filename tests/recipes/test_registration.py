@@ -273,16 +273,6 @@ def played(name, problem):
     return run(policy, problem, steps, seed=1).arms
 
 
-@pytest.mark.parametrize("name", ["gp_ucb", "auto", "ucb1"])
-@pytest.mark.parametrize("replicates", [1, 3])
-def test_build_refuses_another_number_of_replicates_than_the_problem_has(name, replicates):
-    problem = make("gp", replicates=2, num_arms=5)
-    with pytest.raises(
-        ValueError, match=f"replicates must be 2, as many as the problem has, got {replicates}"
-    ):
-        recipes.build(name, problem, replicates=replicates, horizon=10)
-
-
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("over", ["arms", "points"])
 @pytest.mark.parametrize("name", recipes.RECIPES)
