@@ -337,9 +337,15 @@ class RewardImprovementPolicy(IndexPolicy):
     def learn_checked(self, observation: Observation) -> None:
         """Learn, and keep the largest rewards, without a reward that a restart has forgotten again."""
         super().learn_checked(observation)
+        self._keep(observation, torch.as_tensor(self.clock, device=observation.reward.device) > 0)
+
+    def learn_where(self, observation: Observation, where: Tensor) -> None:
+        super().learn_where(observation, where)
+        self._keep(observation, where)
+
+    def _keep(self, observation: Observation, where: Tensor) -> None:
         arm = torch.zeros_like(self.restarts) if self.dim else observation.arm
-        learned = torch.as_tensor(self.clock, device=arm.device) > 0
-        reward = observation.reward.to(self.largest).where(learned, -torch.inf)
+        reward = observation.reward.to(self.largest).where(where, -torch.inf)
         self.largest = with_reward(self.largest, arm, reward)
 
     def _acquisition_now(self, time: float, available: Tensor | None) -> AcquisitionFunction:

@@ -70,6 +70,18 @@ def test_a_reward_with_a_noise_variance_of_its_own_is_an_incumbent_too() -> None
 
 
 @pytest.mark.parametrize("kind", ["gp_ei", "gp_pi"])
+def test_a_reward_learned_in_some_replicates_is_the_incumbent_of_these_alone(kind) -> None:
+    """As MASTER learns."""
+    policy, where = built(kind), torch.tensor([True, False])
+    policy.learn_where(Observation(0.0, torch.tensor([4, 4]), torch.tensor([3.0, 3.0]).double()), where)
+    index = policy.choose(1.0).why["index"]
+    assert float(index[1]) == pytest.approx(float(built(kind).choose(1.0).why["index"][1]))
+    learned = built(kind)
+    learned.learn(Observation(0.0, torch.tensor([4, 4]), torch.tensor([3.0, 3.0]).double()))
+    assert float(index[0]) == pytest.approx(float(learned.choose(1.0).why["index"][0]))
+
+
+@pytest.mark.parametrize("kind", ["gp_ei", "gp_pi"])
 def test_rewards_of_arms_that_are_not_available_are_no_incumbents(kind) -> None:
     policy, others = built(kind), torch.arange(9) != 2
     for arm, reward in ((2, 9.0), (5, 1.0)):
