@@ -123,7 +123,7 @@ def whole_or_refused(name: str, kind: str) -> Iterator[None]:
         yield
     except Exception as error:  # a crafted file makes its readers fail in many ways
         said = f"no {error}" if isinstance(error, KeyError) else str(error)
-        raise ValueError(f"{name!r} is not a whole {kind} file: {said}") from error
+        raise ValueError(f"{name!r} cannot be loaded as a {kind} file: {said}") from error
 
 
 def check_kinds(state: Any, mine: Any, where: str) -> None:

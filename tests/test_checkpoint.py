@@ -219,7 +219,7 @@ def test_a_flipped_bit_in_the_length_of_an_array_s_header_is_refused(tmp_path):
     assert content[at] & 4
     content[at] ^= 4
     (tmp_path / "run").write_bytes(content)
-    with pytest.raises(ValueError, match="is not a whole run file"):
+    with pytest.raises(ValueError, match="cannot be loaded as a run file"):
         checkpoint.read_state(tmp_path / "run", "run")
 
 
@@ -241,8 +241,11 @@ def rewritten(path, change):
         ({"version": "2"}, "has state format '2', and"),
         ({"version": 1}, "has state format 1, of an older version, which did not say how"),
         ({"format": "another"}, "is not a run file: its header says"),
-        ({"state": {"code": "x"}}, "is not a whole run file: unknown entry 'code'"),
-        ({"state": {"tensor": ["run/policy", "float64", [10**9], "cpu", [0]]}}, "is not a whole run file"),
+        ({"state": {"code": "x"}}, "cannot be loaded as a run file: unknown entry 'code'"),
+        (
+            {"state": {"tensor": ["run/policy", "float64", [10**9], "cpu", [0]]}},
+            "cannot be loaded as a run file",
+        ),
     ],
 )
 def test_foreign_and_newer_files_are_refused(change, message, tmp_path):
@@ -261,7 +264,7 @@ def test_files_of_other_programs_are_refused(tmp_path):
     with zipfile.ZipFile(tmp_path / "zip", "w") as archive:
         archive.writestr("header.npy", b"\x80\x04K\x01.")
     for name in ("torch", "zip"):
-        with pytest.raises(ValueError, match="is not a whole run file"):
+        with pytest.raises(ValueError, match="cannot be loaded as a run file"):
             run(**small(), checkpoint=tmp_path / name)
 
 

@@ -129,10 +129,10 @@ def rewrite(path, **changes):
     [
         ({"header": {"version": 2}}, "has history format 2; this version reads 1"),
         ({"header": {"version": "1"}}, "has history format 1"),
-        ({"rewards": None}, "not a whole history file: no 'rewards'"),
-        ({"trace1": None}, "not a whole history file: no 'trace1'"),
+        ({"rewards": None}, "cannot be loaded as a history file: no 'rewards'"),
+        ({"trace1": None}, "cannot be loaded as a history file: no 'trace1'"),
         ({"rewards": np.zeros((3, 4))}, r"rewards must have shape \(3, 20\)"),
-        ({"rewards": np.array("text")}, "not a whole history file"),
+        ({"rewards": np.array("text")}, "cannot be loaded as a history file"),
     ],
 )
 def test_newer_or_incomplete_files_are_refused(tmp_path, changes, message):

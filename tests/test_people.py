@@ -39,7 +39,9 @@ def test_arms_have_names_in_answers_masks_rewards_and_files(tmp_path):
     other = AskTell.auto(["a", "b", "c"])
     load_policy(tmp_path / "state", other)
     assert described(other.state_dict()) == described(live.state_dict())
-    with pytest.raises(ValueError, match=r"names must be the first of .*'c'.*, got .*'d'"):
+    with pytest.raises(
+        ValueError, match=r"cannot be loaded as a policy file: names must be the first of .*'c'.*, got .*'d'"
+    ):
         load_policy(tmp_path / "state", AskTell.auto(["a", "b", "d"]))
 
 
