@@ -89,7 +89,10 @@ def as_gaussian(kind: str, y: Tensor, mean: Tensor, variance: Tensor) -> tuple[T
     """The observation z and its noise variance r, (S,) each, that change N(mean, variance) like the reward y."""
     y, mean, variance = y.double(), mean.double(), variance.double()
     mode = _mode(kind, y, mean, variance)
-    curvature = _slopes(kind, y, mode)[1]
+    expected = _expected(kind, mode)
+    curvature = (
+        expected * (1 - expected) if kind == "binary" else expected
+    )  # minus that of the log-likelihood
     spread = (1 / variance + curvature).rsqrt()
     # The trapezoidal rule in u, f = mode + spread sinh u, from 10 prior deviations below the mode to 10 above.
     reach = torch.asinh(10 * variance.sqrt() / spread).unsqueeze(-1)
@@ -131,22 +134,19 @@ def _log_likelihood(kind: str, y: Tensor, f: Tensor) -> Tensor:
     return y * f - f.exp()
 
 
-def _slopes(kind: str, y: Tensor, f: Tensor) -> tuple[Tensor, Tensor]:
-    """The first derivative of the log-likelihood by f, and minus the second."""
-    if kind == "binary":
-        p = torch.sigmoid(f)
-        return y - p, p * (1 - p)
-    return y - f.exp(), f.exp()
+def _expected(kind: str, f: Tensor) -> Tensor:
+    """The expected reward, whose difference from y is the slope of the log-likelihood."""
+    return torch.sigmoid(f) if kind == "binary" else f.exp()
 
 
 def _mode(kind: str, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
     """The mode of N(f; mean, variance) p(y | f), by bisection."""
-    pull = variance * _slopes(kind, y, mean)[0]
+    pull = variance * (y - _expected(kind, mean))
     low, high = torch.minimum(mean, mean + pull), torch.maximum(mean, mean + pull)
     if kind == "counts":  # the mode lies below the maximum of the likelihood, exp f = y
         high = torch.where(pull > 0, torch.minimum(high, y.log()), high)
     for _ in range(_STEPS):
         f = (low + high) / 2
-        rises = _slopes(kind, y, f)[0] > (f - mean) / variance
+        rises = y - _expected(kind, f) > (f - mean) / variance
         low, high = torch.where(rises, f, low), torch.where(rises, high, f)
     return (low + high) / 2
