@@ -19,6 +19,7 @@ from bandits_torch.models.arms import inputs
 from bandits_torch.models.online_model import PlainState, empty
 
 PENDING = 24  # observations between two folds of a member
+SHORTEST = 0.05  # time scales of smooth drift are longer
 _TIE = 1e-10  # variances that differ by less of the largest are equal: rounding depends on the number of arms
 _LEFT_OUT = 0.01  # a new arm adds a column to a root if it leaves out a larger share of the arm's variance
 _FADED = 1e-8  # a member folds when what it has learned has faded to a smaller share of a variance
@@ -628,7 +629,7 @@ class SmoothMembers(RecursiveMembers):
         validation.shape_is("timescale", timescale, fits and one_each, "(P,), one for each member")
         rate = -torch.expm1(-math.sqrt(3) / timescale.double())
         ok = bool(((rate > 0) & (rate < 1) & (timescale > 0)).all())
-        validation.require(ok, "timescale", timescale, "finite numbers > 0.05")
+        validation.require(ok, "timescale", timescale, f"finite numbers > {SHORTEST}")
         super().__init__(
             arms, covariances, kernel, noise_variance, rate, prior_mean=prior_mean, replicates=replicates
         )
@@ -636,7 +637,7 @@ class SmoothMembers(RecursiveMembers):
     @staticmethod
     def passing(rate: Tensor, gap: float | Tensor) -> Tensor:
         # In float32 a rate of a short time scale may round to 1.
-        r = (-torch.log1p(-rate)).clamp_max(math.sqrt(3) / 0.05) * gap
+        r = (-torch.log1p(-rate)).clamp_max(math.sqrt(3) / SHORTEST) * gap
         left = (-r).exp()
         # After a very long gap left = 0, and r left must be 0, not NaN.
         r = r.clamp_max(1e3)

@@ -16,7 +16,14 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from bandits_torch import validation
-from bandits_torch.models.arms.members import _FADED, MembersOverArms, RecursiveMembers, SmoothMembers, Time
+from bandits_torch.models.arms.members import (
+    _FADED,
+    SHORTEST,
+    MembersOverArms,
+    RecursiveMembers,
+    SmoothMembers,
+    Time,
+)
 
 
 class CyclicMembers(RecursiveMembers):
@@ -248,7 +255,10 @@ class LevelMembers(RecursiveMembers):
             prior_mean=prior_mean,
             replicates=replicates,
         )
-        for name, value, least in (("level_variance", level_variance, 0.0), ("timescale", timescale, 0.05)):
+        for name, value, least in (
+            ("level_variance", level_variance, 0.0),
+            ("timescale", timescale, SHORTEST),
+        ):
             validation.finite_tensor(name, value)
             fits = value.shape == self.kernel.shape
             validation.shape_is(name, value, fits, f"({len(self.kernel)},), one for each member")
