@@ -49,10 +49,10 @@ def run(
         every: steps between checkpoints; each writes and flushes the whole state (``RunCheckpoint``).
         capture: play many steps in one launch: on a GPU a CUDA graph; on a CPU a loop compiled by numba (the extra
             ``fast``) if it can play the policy, else plain calls of many steps. True: a suitable number of steps; an
-            integer: that number; "auto": also plays step by step if steps cannot be captured. The History is the same
-            up to rounding. ``seconds`` spreads the time of a block evenly over its steps, and bad rewards are found at
-            the end of a block. For index policies over ``ArmGP`` and ``auto`` over arms; the docs' page on GPUs says
-            what cannot be captured. ``history.meta["steps"]`` says how steps were played.
+            integer: that number; "auto": plays step by step what cannot be captured, or is faster so. The History is
+            the same up to rounding. ``seconds`` spreads the time of a block evenly over its steps, and bad rewards are
+            found at the end of a block. For index policies over ``ArmGP`` and ``auto`` over arms; the docs' page on
+            GPUs says what cannot be captured. ``history.meta["steps"]`` says how steps were played.
 
     Cost: the costs of the policy, the problem and ``Recorder``.
 
@@ -116,7 +116,17 @@ def run(
             most = None if isinstance(capture, bool | str) else capture
             try:
                 launched = play_captured(
-                    policy, problem, horizon, done, streams, recorder, play, played, saved.steps_left, most
+                    policy,
+                    problem,
+                    horizon,
+                    done,
+                    streams,
+                    recorder,
+                    play,
+                    played,
+                    saved.steps_left,
+                    most,
+                    if_faster=capture == "auto",
                 )
             except NotCaptured:
                 if capture != "auto":

@@ -214,6 +214,14 @@ def index_block(
     return {"width": used_width if at.dim() else used_width[:, 0].clone()} if bounds else {}
 
 
+def _averages_in_a_loop(steps: AveragingSteps) -> bool:
+    """Whether ``averaging_block`` can play these steps, once units are known."""
+    policy = steps.policy
+    over_arms = all(type(part) in (ArmMembers, SmoothMembers) for part in steps.parts)
+    kinds = type(policy.scale), type(policy.sharing), policy.model.noise_variance.dtype
+    return over_arms and policy.looks is not None and kinds == (MemberScale, FixedShare, torch.float64)
+
+
 def averaging_block(
     steps: Any, given: Given, from_problem: tuple[Any, ...], written: tuple[Tensor, ...]
 ) -> Given | None:
@@ -227,10 +235,6 @@ def averaging_block(
     loop: Any = compiled_loops
     policy, parts = steps.policy, steps.parts
     scale, sharing, frame, noise = policy.scale, policy.sharing, policy.frame, policy.model.noise_variance
-    if not all(type(part) in (ArmMembers, SmoothMembers) for part in parts) or policy.looks is None:
-        return None
-    if (type(scale), type(sharing), noise.dtype) != (MemberScale, FixedShare, torch.float64):
-        return None
     unit_unknown = (frame.unit.isnan() & scale.learn_offset.any()).any()
     if bool(unit_unknown | (scale.strength + scale.count == 0).any()):
         return None
@@ -281,7 +285,7 @@ def compiled_blocks(steps: CapturedSteps, device: torch.device) -> CompiledBlock
     if device.type != "cpu" or find_spec("numba") is None:
         return None
     if isinstance(steps, AveragingSteps):
-        return CompiledBlocks(steps, averaging_block, PENDING)
+        return CompiledBlocks(steps, averaging_block, PENDING) if _averages_in_a_loop(steps) else None
     # 256, because the first pass over C reads it from memory, once a block
     by_index = isinstance(steps, IndexSteps) and not steps.by_mask
     return CompiledBlocks(steps, index_block, 256) if by_index else None
@@ -403,6 +407,8 @@ def play_captured(
     after: Callable[[int], None],
     pause: Callable[[int], int],
     most: int | None = None,
+    *,
+    if_faster: bool = False,
 ) -> str:
     """Play steps ``done`` + 1 to ``horizon``, at most ``most`` in one launch. Returns how they were launched.
 
@@ -415,6 +421,7 @@ def play_captured(
         after: called with the number of the last step of every block.
         pause: the largest number of steps that may follow this one before the host must decide again.
         most: steps in a launch; None: the launcher's ``block_steps``.
+        if_faster: raise NotCaptured, before the first step, if plain steps are faster than these blocks.
 
     An interrupt takes effect after the block that is being played, so the policy is left after a whole step.
 
@@ -423,6 +430,8 @@ def play_captured(
     steps, inputs = captured_steps(policy), ProblemInputs(problem, streams)
     device = problem.arms.device
     launch = compiled_blocks(steps, device) or launcher(device)
+    if if_faster and type(launch) is PlainCalls and not steps.faster_in_plain_calls:
+        raise refused(type(policy).__name__, "its steps are faster one by one, without the extra fast")
     most = launch.block_steps if most is None else most
     steps.static = launch.static
     steps.begin(horizon - done, most)

@@ -57,6 +57,7 @@ class CapturedSteps(ABC):
     """
 
     static = True  # whether a block must not read values on the host; a plain call on a CPU may
+    faster_in_plain_calls = True  # than one by one, on a CPU
 
     def begin(self, steps: int, most: int) -> None:
         """Prepare for ``steps`` steps, in blocks of at most ``most``."""
@@ -427,6 +428,8 @@ class AveragingSteps(CapturedSteps):
 
     Raises NotCaptured, a ValueError, for another model, cycles and a control.
     """
+
+    faster_in_plain_calls = False  # no branch of a plain step is left out
 
     def __init__(self, policy: ModelAveraging) -> None:
         if not isinstance(policy.model, (RecursiveMembers, StackedMembers)):

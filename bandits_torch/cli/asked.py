@@ -21,7 +21,7 @@ MOST_THREADS = 1024  # more than machines have; far more make the system refuse 
 _TAKERS_SHOWN = 2  # problem and policies whose options a message lists
 _WORDS = {"true": True, "false": False, "none": None, "null": None}
 _KINDS = {"problem": str, "policies": list, "horizon": int, "replicates": int, "seed": int, "device": str}
-_KINDS |= {"options": dict, "results": dict, "versions": dict, "threads": int}
+_KINDS |= {"options": dict, "results": dict, "versions": dict, "threads": int, "capture": bool}
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,17 @@ class Race:
     data: str | None
     options: dict[str, dict[str, Any]]
     problem_horizon: int | None  # the horizon that the problem is built for; None: its default
+    capture: bool  # whether steps are played in blocks where that is faster
+
+    @property
+    def blocks(self) -> bool | str:
+        """``capture`` of ``run``."""
+        return "auto" if self.capture else False
 
     @staticmethod
     def of(settings: Mapping[str, Any]) -> Race:
         """The race of a ``run.json``. Raises ValueError if a setting is missing or of another type."""
+        settings = {"capture": False} | dict(settings)  # as races were played before they had this
         names = [field.name for field in fields(Race)]
         wrong = [name for name in (*names, "data_sha256") if name not in settings]
         wrong += [name for name, kind in _KINDS.items() if not isinstance(settings.get(name), kind)]
@@ -67,6 +74,7 @@ def asked_race(
     device: str,
     data: Path | None,
     option: Sequence[str],
+    capture: bool | None,
 ) -> Race:
     """The race with these arguments. Raises ValueError, and OSError for the data, for what can be refused early."""
     name = problem if problem is not None else "switching" if data is None else "replay"
@@ -87,7 +95,8 @@ def asked_race(
     sent = send_options(option, accepted | {one: catalogue().policies[one].options for one in names})
     built_for = DEFAULT_HORIZON if horizon is None and data is None else horizon
     source = None if data is None else str(data)
-    return Race(name, names, horizon or 0, replicates, seed, device, source, sent, built_for)
+    on_cpu = device == "cpu" if capture is None else capture
+    return Race(name, names, horizon or 0, replicates, seed, device, source, sent, built_for, on_cpu)
 
 
 def asked_sweep(

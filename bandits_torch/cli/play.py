@@ -109,7 +109,8 @@ def play(
                 for name, policy in built.items():
                     at = folder.checkpoint(name)
                     saved: dict[str, Any] = {} if every is None else {"checkpoint": at, "every": every}
-                    history = run(policy, problem, asked.horizon, seed=asked.seed, progress=name, **saved)
+                    saved |= {"seed": asked.seed, "progress": name, "capture": asked.blocks}
+                    history = run(policy, problem, asked.horizon, **saved)
                     history.meta |= {"policy": name, "problem": asked.problem}
                     histories[name] = history
                 _report(asked, problem, found, histories, started, clock, folder)
@@ -176,7 +177,9 @@ def _how_long(asked: Race, problem: Problem) -> str:
     """A line that says how long the race takes, estimated from ``_TRIAL`` steps."""
     seconds = 0.0
     for name in asked.policies:
-        tried = run(_policy(name, asked, problem, asked.horizon), problem, _TRIAL, seed=asked.seed)
+        for _ in range(1 + asked.capture):  # the first trial of blocks may compile
+            policy = _policy(name, asked, problem, asked.horizon)
+            tried = run(policy, problem, _TRIAL, seed=asked.seed, capture=asked.blocks)
         seconds += asked.horizon * tried.meta["wall_seconds"] / _TRIAL
     starts = starts_of(asked.horizon) if is_compared_from_starts(asked.policies, problem) else ()
     plays = f", each once through and once from {len(starts)} starts" if starts else ""
@@ -223,7 +226,7 @@ def _report(
     def build(name: str, part: Problem, steps: int) -> Policy:
         return _policy(name, asked, part, steps)
 
-    compared = compare(problem, histories, random, build, asked.seed, gained)
+    compared = compare(problem, histories, random, build, asked.seed, gained, asked.blocks)
     python = None
     if compared is not None and compared.taken and asked.problem == "replay" and asked.data is not None:
         options = asked.options
@@ -298,18 +301,19 @@ def run_sweep(
     out: Path,
     resume: bool,
     overwrite: bool,
+    capture: bool | str,
     **engine: Any,
 ) -> list[str]:
     """Sweep over problems and policies, given with their options; print and write the results.
 
-    ``engine``: further arguments of ``sweep``. Returns a line for each cell that failed.
+    ``capture`` and ``engine``: further arguments of ``sweep``. Returns a line for each cell that failed.
     """
     needs_data = [name for name in problems if catalogue().problems[name].needs_data]
     places = dict.fromkeys(needs_data, str(data.resolve())) if data else {}
     swept = {name: ProblemSetting(name, options, places.get(name)) for name, options in problems.items()}
     players = {name: RecipeSetting(name, options) for name, options in policies.items()}
     whole = Block(replicates, horizon, 0, seed)
-    cells = [out / "cells" / cell.key for cell in make_cells(swept, players, whole, block)]
+    cells = [out / "cells" / cell.key for cell in make_cells(swept, players, whole, block, capture)]
     finished, table = sum(path.exists() for path in cells), out / _TABLE
     there = table.exists()
     is_ours = table.is_file() and table.read_bytes()[:200].splitlines()[:1] == [",".join(_COLUMNS).encode()]
@@ -329,11 +333,11 @@ def run_sweep(
         done = f"{now} of {len(cells)} cells are finished in {str(out / 'cells')!r}"
         return f": {done}; continue with the same command and --resume"
 
-    asked = {"replicates": replicates, "block": block, "seed": seed, "out": out / "cells", **engine}
+    which: Any = {"replicates": replicates, "block": block, "seed": seed, "capture": capture}
     failures: list[str] = []
     try:
         with says_how_to_go_on(how_to_go_on):
-            histories = sweep(swept, players, horizon, progress=True, **asked)
+            histories = sweep(swept, players, horizon, out=out / "cells", progress=True, **which, **engine)
     except SweepFailed as failed:
         histories = failed.histories
         failures = [f"{title}: {failure.error}" for title, failure in failed.failures.items()]

@@ -361,6 +361,7 @@ def compare(
     build: Callable[[str, Problem, int], Policy],
     seed: int,
     earned: Earned | None = None,
+    capture: bool | int | str = False,
 ) -> Comparison | None:
     """Compare the policies of a race; None if fewer than two raced, or for a single replicate of a simulation.
 
@@ -373,6 +374,7 @@ def compare(
         build: builds a policy from its name, a problem and the number of steps.
         seed: of the noise in the plays from several starts.
         earned: what the policies earned; None: no sentence about it.
+        capture: of the plays from several starts, as for ``run``.
     """
     raced = [name for name in histories if name != "random"]
     first = next(iter(histories.values()))
@@ -386,7 +388,7 @@ def compare(
         return Comparison([*advice_of_replicates(advice), *_of_earned(advice, earned)], advice)
     horizon = first.horizon
     again = {name: partial(build, name) for name in histories}
-    starts = play_starts(problem, again, horizon, seed=seed, progress=True)
+    starts = play_starts(problem, again, horizon, seed=seed, progress=True, capture=capture)
     if not starts.steps:
         least = min(raced, key=lambda name: histories[name].mean_cumulative_regret)
         could_lose = bool((random > 0).any())

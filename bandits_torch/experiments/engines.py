@@ -128,6 +128,7 @@ class Cell:
         make_problem: ``ProblemSetting``, or any other function of a block.
         make_policy: ``RecipeSetting``, or any other function of a problem and a block.
         block: replicates and number of steps (fewer if the problem ends earlier).
+        capture: as for ``run``.
     """
 
     problem: str
@@ -135,6 +136,7 @@ class Cell:
     make_problem: MakeProblem
     make_policy: MakePolicy
     block: Block
+    capture: bool | int | str = False
 
     def run(self) -> History:
         """Build problem and policy, and play. The result depends only on the cell (and the number of torch threads)."""
@@ -142,7 +144,8 @@ class Cell:
         steps = min(self.block.horizon, problem.horizon or self.block.horizon)
         block = replace(self.block, horizon=steps)
         policy = self.make_policy(problem, block)
-        history = run(policy, problem, steps, seed=block.seed, first_replicate=block.first_replicate)
+        which: Any = {"seed": block.seed, "first_replicate": block.first_replicate}
+        history = run(policy, problem, steps, **which, capture=self.capture)
         history.meta |= {"problem": self.problem, "policy": self.policy}
         return history
 
@@ -156,11 +159,13 @@ class Cell:
     def key(self) -> str:
         """File name of the result: readable labels and replicates, then a digest of what determines the result.
 
-        The digest covers problem and policy with all options, block, seed and this package's version; for data, the
-        path but not the content. Raises ValueError for settings that cannot be described: a lambda, or an option that
-        is an object.
+        The digest covers problem and policy with all options, block, seed, ``capture`` and this package's version; for
+        data, the path but not the content. Raises ValueError for settings that cannot be described: a lambda, or an
+        option that is an object.
         """
-        parts = {"block": asdict(self.block), "labels": [self.problem, self.policy], "version": __version__}
+        labels = [self.problem, self.policy]
+        parts: dict[str, Any] = {"block": asdict(self.block), "labels": labels, "version": __version__}
+        parts |= {"capture": self.capture} if self.capture else {}
         for name, maker in (("problem", self.make_problem), ("policy", self.make_policy)):
             try:
                 parts[name] = json.dumps(maker, sort_keys=True, default=_plain)
@@ -179,6 +184,7 @@ def make_cells(
     policies: Mapping[str, MakePolicy],
     block: Block,
     size: int | None = None,
+    capture: bool | int | str = False,
 ) -> list[Cell]:
     """Every policy on every problem, problem by problem, in blocks of at most ``size`` replicates (None: one block).
 
@@ -191,7 +197,7 @@ def make_cells(
         for first in range(block.first_replicate, end, size)
     ]
     return [
-        Cell(problem, policy, make_problem, make_policy, part)
+        Cell(problem, policy, make_problem, make_policy, part, capture)
         for problem, make_problem in problems.items()
         for policy, make_policy in policies.items()
         for part in blocks

@@ -84,6 +84,7 @@ def sweep(
     jobs: int | None = None,
     out: str | os.PathLike[str] | None = None,
     progress: bool = False,
+    capture: bool | int | str = False,
 ) -> dict[str, dict[str, History]]:
     """Race policies on several problems, with new policies for each problem and the same noise for all.
 
@@ -102,11 +103,12 @@ def sweep(
         out: folder for the finished cells, one file each. Cells whose files exist do not run again, so an interrupted
             sweep continues. None: no files.
         progress: show a progress bar on standard error, if that is a terminal.
+        capture: as for ``run``.
 
     Returns the histories by problem, then policy. Raises ``SweepFailed`` if cells failed, after all others have run,
     and ValueError for bad arguments.
     """
-    cells = make_cells(problems, policies, Block(replicates, horizon, 0, seed), block)
+    cells = make_cells(problems, policies, Block(replicates, horizon, 0, seed), block, capture)
     where: Any = {"engine": engine, "threads": threads, "jobs": jobs, "out": out}
     outcomes = dict(run_cells(cells, **where, progress=progress))
     failed = {cell.title: one for cell, one in outcomes.items() if isinstance(one, Failure)}
@@ -258,7 +260,13 @@ def starts_of(horizon: int) -> tuple[int, ...]:
 
 
 def play_starts(
-    problem: Problem, policies: Mapping[str, Build], horizon: int, *, seed: int = 0, progress: bool = False
+    problem: Problem,
+    policies: Mapping[str, Build],
+    horizon: int,
+    *,
+    seed: int = 0,
+    progress: bool = False,
+    capture: bool | int | str = False,
 ) -> Starts:
     """Play policies, built anew at each start, on stretches of a problem that do not overlap.
 
@@ -268,6 +276,7 @@ def play_starts(
         horizon: T.
         seed: of the noise; start k = 0, 1, ... plays with ``seed`` + k.
         progress: show a bar for each play.
+        capture: as for ``run``.
 
     Cost: about one play of each policy for T steps. Raises ValueError as ``run``.
     """
@@ -279,8 +288,8 @@ def play_starts(
         stretch = FromStep(problem, first, steps)
         by_chance.append(float(random_regret(stretch, steps).mean()))
         for name, build in policies.items():
-            title = f"{name} from step {first}" if progress else False
-            history = run(build(stretch, steps), stretch, steps, seed=seed + k, progress=title)
+            how: Any = {"progress": f"{name} from step {first}" if progress else False, "capture": capture}
+            history = run(build(stretch, steps), stretch, steps, seed=seed + k, **how)
             regret[name].append(float(history.regret.mean()))
     numbers = {name: torch.tensor(values, dtype=torch.float64) for name, values in regret.items()}
     return Starts(numbers, torch.tensor(by_chance, dtype=torch.float64), steps)

@@ -4,7 +4,8 @@ from unittest.mock import patch
 
 from click.testing import CliRunner, Result
 
-from bandits_torch import cli
+from bandits_torch import cli, loop
+from bandits_torch.captured.steps import NotCaptured
 from bandits_torch.history import Recorder
 
 REPORT = ["regret.csv", "regret.png", "report.html", "run.json"]
@@ -19,7 +20,7 @@ def call(*arguments: object, code: int | None = 0) -> Result:
 
 
 def interrupted(step: int, *arguments: object) -> Result:
-    """The same, interrupted at this step of the second policy of a race."""
+    """The same, step by step, interrupted at this step of the second policy of a race."""
     whole, played = Recorder.pulled, []
 
     def pulled(self: Recorder, now: int, *rest: object) -> None:
@@ -28,5 +29,6 @@ def interrupted(step: int, *arguments: object) -> Result:
             raise KeyboardInterrupt
         whole(self, now, *rest)
 
-    with patch.object(Recorder, "pulled", pulled):
+    single = patch.object(loop, "play_captured", side_effect=NotCaptured)
+    with patch.object(Recorder, "pulled", pulled), single:
         return call(*arguments, code=130)

@@ -122,9 +122,15 @@ def test_a_race_cut_off_goes_on_and_ends_as_if_it_had_not_been(whole, monkeypatc
     cut_off(tmp_path / "cut")
     kept = (tmp_path / "cut" / "checkpoints").iterdir()
     assert sorted(path.name for path in kept) == ["gp_ts", "race.json", "random"]
-    steps, whole = [], Recorder.pulled
+    steps, single, block = [], Recorder.pulled, Recorder.block
+
+    def blocks(self, first, times, *rest):
+        steps.extend(range(first, first + len(times)))
+        block(self, first, times, *rest)
+
     with monkeypatch.context() as patch:
-        patch.setattr(Recorder, "pulled", lambda self, step, *r: (steps.append(step), whole(self, step, *r)))
+        patch.setattr(Recorder, "pulled", lambda self, step, *r: (steps.append(step), single(self, step, *r)))
+        patch.setattr(Recorder, "block", blocks)
         assert raced(tmp_path / "cut", *SMALL, "--resume") == table
     assert steps == [*range(16, 41), *range(1, 41)]
     assert sorted(path.name for path in (tmp_path / "cut").iterdir()) == REPORT
@@ -186,3 +192,19 @@ def test_a_signal_ends_a_race_with_words_if_it_can_and_it_goes_on(number, undist
         )
         assert "Traceback" not in said
     assert raced(tmp_path, *LONG, "--resume") == undisturbed
+
+
+# -- in blocks -----------------------------------------------------------------------------------------
+
+
+def test_blocks_give_the_same_results_and_older_records_are_played_step_by_step(record, tmp_path):
+    raced(tmp_path / "single", *SMALL, "--no-capture")
+    blocks, single = json.loads(record.read_text()), json.loads((tmp_path / "single/run.json").read_text())
+    assert (blocks["capture"], single.pop("capture")) == (True, False)
+    for name, result in blocks["results"].items():
+        total = single["results"][name]["cumulative_regret"]
+        assert result["cumulative_regret"] == pytest.approx(total, abs=1e-9)
+    (tmp_path / "single/run.json").write_text(json.dumps(single))  # as it was before there were blocks
+    again = call("rerun", tmp_path / "single/run.json", "--out", tmp_path / "again")
+    assert "regret as recorded" in again.stdout
+    assert json.loads((tmp_path / "again/run.json").read_text())["capture"] is False

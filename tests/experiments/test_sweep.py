@@ -173,8 +173,10 @@ def test_a_failed_cell_loses_no_other(tmp_path):
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def cell_of(problem=PROBLEMS["switch"], policy=POLICIES["window"], block=None, labels=("a", "b")):
-    return Cell(*labels, problem, policy, block or Block(3, 20))
+def cell_of(
+    problem=PROBLEMS["switch"], policy=POLICIES["window"], block=None, labels=("a", "b"), capture=False
+):
+    return Cell(*labels, problem, policy, block or Block(3, 20), capture)
 
 
 @pytest.mark.parametrize(
@@ -191,6 +193,7 @@ def cell_of(problem=PROBLEMS["switch"], policy=POLICIES["window"], block=None, l
         {"block": Block(3, 20, first_replicate=3)},
         {"block": Block(3, 20, seed=1)},
         {"labels": ("a", "c")},
+        {"capture": "auto"},
     ],
 )
 def test_whatever_defines_a_cell_is_in_its_key(other):
