@@ -1,21 +1,23 @@
-"""Pathwise Thompson sampling: the law of its draws over space and time, and its errors where it has any."""
+"""Pathwise draws over arms and over points: their law over space and time, and their errors where they have any."""
 
 import pytest
 import torch
 from gpytorch.kernels import MaternKernel, RBFKernel, RQKernel, ScaleKernel
 
 from bandits_torch import ArmGP, IndexPolicy
-from bandits_torch.acquisition import PathwiseThompsonSampling, ThompsonSampling
+from bandits_torch.acquisition import PathwisePointDraw, PathwiseThompsonSampling, ThompsonSampling
 from bandits_torch.kernels import (
+    ArmCovarianceKernel,
     ExponentialForgettingKernel,
     MaternTimeKernel,
     QuasiPeriodicKernel,
     SpatioTemporalKernel,
     WienerKernel,
 )
+from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.problems import GridDraws
 from bandits_torch.theory import ConstantWidth
-from tests.reference.kernels import rbf
+from tests.reference.kernels import rbf, scaled
 
 DRAWS = 1500
 
@@ -35,21 +37,18 @@ def model_with_data(kernel, batch_shape=(), num_arms=12):
     return model
 
 
-def law(sampler, model, time):
+def assert_law(sampler, model, time):
+    """The moments of many draws are the posterior's."""
     paths = torch.stack([sampler.paths(model, time)[0] for _ in range(DRAWS)])
-    mean = paths.mean(0)
-    return mean, (paths - mean).mT @ (paths - mean) / (DRAWS - 1)
+    expected = model.joint(time)
+    torch.testing.assert_close((paths.mean(0), torch.cov(paths.mT)), expected, atol=0.15, rtol=0)
 
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("make", [None, lambda: ExponentialForgettingKernel(0.2), lambda: WienerKernel(0.3)])
 def test_draws_have_the_posteriors_law(space, make):
     model = model_with_data(space if make is None else SpatioTemporalKernel(space, make()))
-    time = None if make is None else 5.0
-    mean, covariance = law(PathwiseThompsonSampling(model, seed=1), model, time)
-    wanted_mean, wanted = model.joint(time)
-    torch.testing.assert_close(mean, wanted_mean, atol=0.15, rtol=0)
-    torch.testing.assert_close(covariance, wanted, atol=0.15, rtol=0)
+    assert_law(PathwiseThompsonSampling(model, seed=1), model, None if make is None else 5.0)
 
 
 def test_a_given_root_serves_a_grid_exactly():
@@ -58,9 +57,7 @@ def test_a_given_root_serves_a_grid_exactly():
     torch.testing.assert_close(root @ root.mT, K, atol=1e-9, rtol=0)
     model = ArmGP(problem.arms, problem.knowledge.kernel, 0.1)
     model.observe_arms(torch.tensor(3), torch.ones((), dtype=torch.float64))
-    mean, covariance = law(PathwiseThompsonSampling(model, root=root), model, None)
-    torch.testing.assert_close(mean, model.joint()[0], atol=0.15, rtol=0)
-    torch.testing.assert_close(covariance, model.joint()[1], atol=0.15, rtol=0)
+    assert_law(PathwiseThompsonSampling(model, root=root), model, None)
 
 
 @pytest.mark.parametrize(
@@ -90,12 +87,6 @@ def test_width_scales_the_draw_round_the_mean_and_replicates_draw_apart(space):
     torch.testing.assert_close(still, model.marginals()[0].mT)
     draw = PathwiseThompsonSampling(model)(model)(model.candidates())
     assert not torch.allclose(draw[:, 0], draw[:, 1])
-
-
-def test_another_kernel_over_too_many_arms_for_a_root_is_named():
-    big = ArmGP(torch.rand(2001, 1, dtype=torch.float64), RQKernel().double(), 0.1)
-    with pytest.raises(ValueError, match="kernel must be RBFKernel"):
-        PathwiseThompsonSampling(big)
 
 
 @pytest.mark.parametrize(
@@ -130,3 +121,112 @@ def test_a_policy_draws_on_from_its_saved_state(space):
     indices = [[p.choose(step).why["index"].item() for step in range(5)] for p in (first, second)]
     assert indices[0] == indices[1]
     assert len(set(indices[0])) == 5
+
+
+# -- over points ---------------------------------------------------------------------------------------------
+
+
+def smooth_in_time():
+    kernel = MaternKernel(nu=2.5).double()
+    kernel.lengthscale = 4.0
+    return kernel
+
+
+TIME_KERNELS = {
+    "static": None,
+    "forgetting": ExponentialForgettingKernel(0.1),
+    "wiener": WienerKernel(0.05),
+    "smooth": smooth_in_time(),
+}
+
+
+def taught_model(time_kernel, batch_shape=()):
+    kernel = scaled(rbf(0.3), 1.7)
+    if time_kernel is not None:
+        kernel = SpatioTemporalKernel(kernel, time_kernel)
+    d = 2 + (time_kernel is not None)
+    model = OnlineGP(kernel, 0.05, prior_mean=0.4, input_dim=d, batch_shape=batch_shape)
+    X = torch.rand(*batch_shape, 8, 2).double()
+    if time_kernel is not None:
+        X = torch.cat([X, torch.arange(8.0).double().unsqueeze(-1).expand(*batch_shape, 8, 1)], -1)
+    model.observe(X, torch.sin(7 * X[..., :1]))
+    return model
+
+
+@pytest.mark.parametrize(
+    ("name", "width"),
+    [
+        ("static", 1),
+        ("forgetting", 2),
+        *(pytest.param(name, 1, marks=pytest.mark.slow) for name in ("wiener", "smooth")),
+    ],
+)
+def test_mean_and_covariance_of_many_draws_are_the_posterior_s(name, width):
+    model = taught_model(TIME_KERNELS[name])
+    points = torch.rand(5, 2).double()
+    now = None if name == "static" else 9.5
+    X = points if now is None else torch.cat([points, torch.full((5, 1), now).double()], -1)
+    draws = []
+    with torch.no_grad():
+        for seed in range(400):
+            draw = PathwisePointDraw(model, width, time=now, seeds=[seed], features=256)
+            draws.append(draw(X.unsqueeze(-2)))
+        posterior = model.posterior(X)
+    draws = torch.stack(draws)
+    covariance = posterior.distribution.covariance_matrix * width**2
+    scale = covariance.diagonal().sqrt()
+    off = (draws.mean(0) - posterior.mean.squeeze(-1)).abs() / (scale / 400**0.5)
+    assert (off < 4).all()
+    error = (torch.cov(draws.T) - covariance).abs() / (scale.unsqueeze(0) * scale.unsqueeze(1))
+    assert (error < 5 / 400**0.5).all()
+
+
+def assert_drawn_as_alone(model, kernels, X, seed=5):
+    """Every member of a batch of three draws at X what a model of its own kernel and data draws."""
+    now = 9.0 if X.shape[-1] == 3 else None
+    with torch.no_grad():
+        together = PathwisePointDraw(model, 1.0, time=now, seeds=[seed + k for k in range(3)])(X)
+        assert together.shape == (4, 3)
+        inputs, targets = model.train_inputs[0], model.train_targets
+        for k, kernel in enumerate(kernels):
+            alone = OnlineGP(kernel, 0.05, prior_mean=0.4, input_dim=X.shape[-1])
+            alone.observe(inputs[k], targets[k].unsqueeze(-1))
+            own = PathwisePointDraw(alone, 1.0, time=now, seeds=[seed + k])(X.squeeze(1))
+            torch.testing.assert_close(own, together[:, k], rtol=0, atol=1e-9)
+
+
+def test_members_of_a_batch_draw_as_they_would_alone():
+    model = taught_model(TIME_KERNELS["forgetting"], (3,))
+    assert_drawn_as_alone(model, [model.kernel] * 3, torch.rand(4, 1, 1, 3).double())
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_members_draw_from_their_kernels_that_see_some_columns(batch):
+    kernel = RBFKernel(active_dims=[1], batch_shape=torch.Size([batch])).double()
+    kernel.lengthscale = 0.2 + torch.arange(float(batch)).double().reshape(batch, 1, 1)
+    model = OnlineGP(kernel, 0.05, prior_mean=0.4, input_dim=2, batch_shape=(3,))
+    model.observe(torch.rand(3, 5, 2).double(), torch.rand(3, 5, 1).double())
+    kernels = [RBFKernel(active_dims=[1]).double() for _ in range(3)]
+    for k, own in enumerate(kernels):
+        own.lengthscale = kernel.lengthscale[k % batch]
+    assert_drawn_as_alone(model, kernels, torch.rand(4, 1, 1, 2).double())
+
+
+def test_a_draw_is_a_function_with_a_gradient():
+    model = taught_model(TIME_KERNELS["forgetting"])
+    draw = PathwisePointDraw(model, 1.0, time=9.0, seeds=[1])
+    X = torch.rand(3, 1, 3).double().requires_grad_(True)
+    assert torch.equal(draw(X), draw(X))
+    assert torch.autograd.gradcheck(lambda x: draw(x), (X,))
+
+
+def test_what_cannot_be_drawn_is_refused():
+    indices = OnlineGP(ArmCovarianceKernel(torch.eye(3).double()), 0.1, input_dim=1)
+    big = ArmGP(torch.rand(2001, 1, dtype=torch.float64), RQKernel().double(), 0.1)
+    for message, draw in (
+        ("time must be a number", lambda: PathwisePointDraw(taught_model(TIME_KERNELS["wiener"]))),
+        ("kernel must be RBFKernel or MaternKernel", lambda: PathwisePointDraw(indices)),
+        ("kernel must be RBFKernel", lambda: PathwiseThompsonSampling(big)),
+    ):
+        with pytest.raises(ValueError, match=message):
+            draw()
