@@ -25,9 +25,7 @@ _POINTS = "models/test_laws.py models/test_attack_models.py " + " ".join(
 )
 # Room: file in ``bandits_torch/`` to tests in ``tests/``, each a list of words.
 ROOMS: dict[str, dict[str, str]] = {
-    "designs": {
-        "theory/optimal_design.py": "theory/test_optimal_design.py theory/test_inverse_propensity.py"
-    },
+    "designs": {"theory/optimal_design.py": "theory/test_optimal_design.py"},
     "kernels": {
         "kernels/arms.py": "models/test_refused_by_name.py kernels/test_arm_covariance.py "
         "kernels/test_contextual_kernels.py policies/test_neural.py",

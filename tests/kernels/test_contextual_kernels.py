@@ -79,16 +79,3 @@ def test_offsets_of_periods_are_a_linear_mixed_model(control) -> None:
     torch.testing.assert_close(
         posterior.distribution.covariance_matrix, pick @ covariance @ pick.T, rtol=1e-8, atol=1e-9
     )
-
-
-def test_a_control_arm_tells_the_offset_up_to_noise() -> None:
-    K = torch.diag(torch.tensor([0.0, 1.0, 1.0]).double())
-    kernel = arm_context_kernel(ArmCovarianceKernel(K), PeriodKernel(100.0), 1, 1, "sum")
-    told = {}
-    for first in (0.0, 1.0):  # the control, or another arm, then nothing else in that period
-        model = OnlineGP(kernel, 0.01, input_dim=2)
-        model.observe(torch.tensor([[first, 3.0]]).double(), torch.tensor([[7.0]]).double())
-        told[first] = model.posterior(torch.tensor([[2.0, 3.0]]).double()).variance.item()
-    # Its own variance, and what the noise hides of the offset.
-    assert told[0.0] == pytest.approx(1 + 0.01, rel=1e-3)
-    assert told[1.0] == pytest.approx(2 + 0.01, rel=2e-2)

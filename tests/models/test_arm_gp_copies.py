@@ -4,7 +4,6 @@ import copy
 
 import pytest
 import torch
-from botorch.sampling import SobolQMCNormalSampler
 from gpytorch.kernels import RBFKernel
 
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
@@ -77,25 +76,6 @@ def test_loading_writes_into_nothing_of_the_caller_s(prior_mean):
     model.load_state_dict(other.state_dict())
     assert torch.equal(arms, kept)
     assert noise == torch.tensor(0.1).double()
-
-
-# -- BoTorch's own acquisitions ------------------------------------------------------------------------
-
-
-def one_of_batch(form):
-    model = ArmGP(N, smooth(N, 0.3), 0.05, form=form)
-    X, Y = torch.randint(N, (10, 1)).double(), torch.randn(10, 1).double()
-    model.observe(X, Y)
-    return model, X.unique(dim=0), Y
-
-
-def test_fantasies_of_several_candidates_at_once():
-    model, _, _ = one_of_batch("covariance")
-    sampler = SobolQMCNormalSampler(torch.Size([4]), seed=0)
-    fantasies = model.fantasize(model.candidates(), sampler)
-    assert fantasies.batch_shape == (4, N)
-    X = torch.zeros(0, 1).double()
-    assert model.fantasize(X, sampler).num_observations.eq(10).all()
 
 
 def hyperparameters_in(state):

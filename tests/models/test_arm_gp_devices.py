@@ -3,6 +3,8 @@
 Tensors on PyTorch's meta device have no values: reading one is an error, and so is mixing them with others.
 """
 
+import copy
+
 import pytest
 import torch
 
@@ -15,7 +17,7 @@ from bandits_torch.kernels import (
 )
 from bandits_torch.policies import IndexPolicy, Observation, PeriodicRestart, SlidingWindow
 from bandits_torch.theory import RestartWidth, SlidingWindowWidth
-from tests.reference.arm_gp_twins import Twins, isolated, smooth
+from tests.reference.arm_gp_twins import smooth
 
 N, S, STEPS = 12, 3, 9  # so few that nothing has to be packed, which does read how much there is
 
@@ -80,22 +82,19 @@ def test_a_policy_s_steps_run_on_a_device_without_reading_from_it(form, rule, wi
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("drifts", [False, True])
+@pytest.mark.parametrize("drift", [None, "forgetting"])
 @pytest.mark.parametrize("form", ["covariance", "factor"])
-def test_a_gpu_computes_what_a_cpu_computes(form, drifts):
-    drift = {"rates": torch.tensor([0.2, 0.5]).double()} if drifts else {}
-    pair = Twins(
-        torch.stack([smooth(N), isolated(N)]), torch.tensor([0.01, 0.5]).double(), form=form, **drift
-    )
-    cpu, gpu = pair.model, pair.model.expand(pair.model.batch_shape).to("cuda")
+def test_a_gpu_computes_what_a_cpu_computes(form, drift):
+    cpu = model_of(form, drift)
+    gpu = copy.deepcopy(cpu).to("cuda")
     for step in range(200):
-        arm = torch.randint(N, (2,))
-        reward, where = pair.rewards(arm, step), torch.rand(2) < 0.8
-        cpu.observe_arms(arm, reward, float(step), where)
-        gpu.observe_arms(arm.cuda(), reward.cuda(), float(step), where.cuda())
+        told = torch.randint(N, (S,)), torch.randn(S).double(), float(step), torch.rand(S) < 0.8
+        cpu.observe_arms(*told)
+        gpu.observe_arms(*(part if isinstance(part, float) else part.cuda() for part in told))
         if step > 50 and cpu.can_forget:
-            cpu.forget(1, torch.tensor([True, False]))
-            gpu.forget(1, torch.tensor([True, False]).cuda())
+            one = torch.tensor([True, False, False])
+            cpu.forget(1, one)
+            gpu.forget(1, one.cuda())
     for value, expected in zip(gpu.joint(210.0), cpu.joint(210.0), strict=True):
         torch.testing.assert_close(value.cpu(), expected, rtol=1e-8, atol=1e-8)
     torch.testing.assert_close(gpu.information_gain.cpu(), cpu.information_gain, rtol=1e-8, atol=1e-8)

@@ -6,7 +6,7 @@ from gpytorch.kernels import RBFKernel
 
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.models.arms.arm_gp import ArmGP
-from tests.reference.arm_gp_twins import Twins, isolated, smooth
+from tests.reference.arm_gp_twins import isolated, smooth
 
 N = 8
 BATCHES = [(), (2,), (2, 3)]
@@ -22,17 +22,6 @@ def model_of(form, batch=(), rate=None, observations=6):
     for step in range(observations):
         model.observe_arms(torch.randint(N, batch), torch.randn(batch).double(), float(step))
     return model
-
-
-def twins(form, drift):
-    """Two members with six observations each."""
-    drifts = {} if drift is None else {drift: torch.tensor([0.1, 0.4]).double()}
-    covariances = torch.stack([smooth(N, 0.3), isolated(N)])
-    pair = Twins(covariances, torch.tensor([0.01, 0.5]).double(), prior_means=0.7, form=form, **drifts)
-    for step in range(6):
-        arm = torch.randint(N, (2,))
-        pair.observe(arm, pair.rewards(arm, step), float(step))
-    return pair
 
 
 @pytest.mark.parametrize("rate", [None, 0.2])
@@ -52,41 +41,6 @@ def test_candidates_are_answered_as_any_other_inputs(form, batch, rate):
     torch.testing.assert_close(
         fast.variance.squeeze(-1).squeeze(-1).movedim(0, -1), variance, rtol=0, atol=1e-15
     )
-
-
-def test_candidates_of_a_moment_are_refused_once_that_is_past():
-    model = model_of("covariance", rate=0.2)
-    X = model.candidates(6.0)
-    model.observe_arms(torch.tensor(0), torch.tensor(0.0), 7.0)
-    with pytest.raises(ValueError, match="time"):
-        model.posterior(X)
-
-
-def test_candidates_follow_a_model_that_changes_dtype():
-    model = model_of("factor")
-    assert model.candidates() is model.candidates()
-    assert model.candidates().dtype == torch.float64
-    model.float()
-    assert model.candidates().dtype == torch.float32
-    assert model.posterior(model.candidates()).mean.dtype == torch.float32
-
-
-@pytest.mark.parametrize("observed", [True, False])
-@pytest.mark.parametrize("drift", [None, "rates", "drift_variances"])
-@pytest.mark.parametrize("form", FORMS)
-def test_joint_posterior_at_several_times_equals_the_dense_one(form, drift, observed):
-    pair = twins(form, drift)
-    if not observed:
-        pair.reset()
-    arm = torch.tensor([[0, 3, 3, 7], [5, 5, 1, 2]])
-    time = torch.tensor([6.0, 6.0, 7.5, 30.0]).double()
-    X = torch.stack([arm.double(), time.expand(2, 4)], -1) if drift else arm.double().unsqueeze(-1)
-    posterior = pair.model.posterior(X)
-    for k in range(2):
-        mean, covariance = pair.dense[k].joint(time, arm[k])
-        torch.testing.assert_close(posterior.mean[k].squeeze(-1), mean, **exactly)
-        torch.testing.assert_close(posterior.distribution.covariance_matrix[k], covariance, **exactly)
-        torch.testing.assert_close(posterior.variance[k].squeeze(-1), covariance.diagonal(), **exactly)
 
 
 @pytest.mark.parametrize("q", [1, 3])

@@ -5,9 +5,8 @@ import torch
 from gpytorch.kernels import MaternKernel
 
 from bandits_torch.checkpoint import described
-from bandits_torch.models import ArmGP, OnlineGP, PointMembers
+from bandits_torch.models import ArmGP, OnlineGP
 from bandits_torch.models.arms.weighted_gp import WeightedGP
-from tests.reference.plain_points import Process
 
 N = 9
 ARMS = torch.linspace(0, 1, N).double().unsqueeze(-1)
@@ -66,29 +65,3 @@ def test_it_is_put_back_after_an_error_too():
     with pytest.raises((IndexError, RuntimeError)):
         fails()
     assert described(model.state_dict()) == kept
-
-
-def test_covariances_between_points_of_members_are_dense():
-    bounds = torch.tensor([[0.0, -1.0], [2.0, 1.0]]).double()
-    ones = torch.ones(2).double()
-    members = PointMembers(
-        bounds, 0.4 * ones, 0.1 * ones, 0.1 * ones, torch.tensor([torch.inf, 5.0]).double()
-    )
-    torch.manual_seed(0)
-    X, t = torch.rand(6, 2).double() * 2 - torch.tensor([0.0, 1.0]).double(), torch.arange(6).double()
-    for k in range(6):
-        members.observe(
-            X[k : k + 1], torch.zeros(1, 2).double(), float(t[k]), 0.5 * torch.ones(1, 2).double()
-        )
-    A, B = torch.rand(1, 3, 2).double(), torch.rand(1, 4, 2).double()
-    at, then = torch.tensor([[6.0, 7.0, 8.0]]).double(), torch.tensor([[6.0, 6.0, 5.5, 9.0]]).double()
-    found = members.between(A, at, B, then)[0]
-    cube = lambda x: ((x - bounds[0]) / (bounds[1] - bounds[0])).tolist()  # noqa: E731
-    processes = (Process([0.4, 0.4], 0.1, rate=0.1), Process([0.4, 0.4], 0.1, timescale=5.0))
-    for p, process in enumerate(processes):
-        held = [(cube(x), float(s)) for x, s in zip(X, t, strict=True)]
-        left = [(cube(x), float(s)) for x, s in zip(A[0], at[0], strict=True)]
-        right = [(cube(x), float(s)) for x, s in zip(B[0], then[0], strict=True)]
-        k = lambda a, b, of=process: torch.tensor([[of.covariance(u, v) for v in b] for u in a]).double()  # noqa: E731
-        dense = k(left, right) - k(left, held) @ torch.linalg.solve(process.matrix(held), k(held, right))
-        torch.testing.assert_close(found[p], dense, rtol=0, atol=1e-6)

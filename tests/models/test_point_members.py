@@ -10,7 +10,6 @@ from botorch.models.utils.gpytorch_modules import (
 )
 from gpytorch.kernels import MaternKernel
 
-from bandits_torch.kernels import ExponentialForgettingKernel
 from bandits_torch.models import MemberMixture, PointMembers, WideningMembers
 from bandits_torch.models.points.member_posterior import covariance
 from bandits_torch.models.points.point_members import HeldRows, log_posterior, refine
@@ -56,34 +55,37 @@ def test_replicates_with_boxes_of_their_own_compare_points_as_each_alone():
     assert torch.equal(both.likeness(X, Z)[1:], alone.likeness(X[1:], Z))
 
 
-def test_moments_are_those_of_gpytorchs_kernels():
+def processes():
+    return [Process(LENGTHS[p].tolist(), NOISES[p], RATES[p], SCALES[p]) for p in range(3)]
+
+
+def places(points, times):
+    """Points of the box as ``Process`` has them, in its cube, with their times."""
+    cube = (points - BOX[0]) / (BOX[1] - BOX[0])
+    return list(zip(cube.tolist(), times.tolist(), strict=True))
+
+
+def test_moments_and_covariances_are_those_of_dense_processes():
     model = members(capacity=50)
     X, Y = filled(20, model)
-    new = somewhere(5)
-    U, V = ((x - BOX[0]) / (BOX[1] - BOX[0]) for x in (X[:, 0], new[0]))
-    times, now = torch.arange(20.0).double(), 23.5
-    for p in range(3):
-        space = MaternKernel(nu=2.5, ard_num_dims=3).double()
-        space.lengthscale = LENGTHS[p]
-        if math.isinf(SCALES[p]):
-            time = (
-                ExponentialForgettingKernel(torch.tensor(RATES[p], dtype=torch.float64)) if RATES[p] else None
-            )
-        else:
-            time = MaternKernel(nu=1.5).double()
-            time.lengthscale = SCALES[p]
+    A, B = somewhere(5), somewhere(4, seed=8)
+    at, then = 23.5 + torch.rand(1, 5).double(), torch.tensor([[19.0, 6.5, 30.0, 23.5]]).double()
+    mean, variance = model.moments(A, at)
+    between = model.between(A, at, B, then)
+    held, left, right = (
+        places(points, times)
+        for points, times in ((X[:, 0], torch.arange(20.0).double()), (A[0], at[0]), (B[0], then[0]))
+    )
+    for p, process in enumerate(processes()):
+        told = [process.moments(held, Y[:, 0, p].tolist(), new) for new in left]
+        said = torch.stack([mean[0, p], variance[0, p]], -1)
+        torch.testing.assert_close(said, torch.tensor(told).double(), rtol=1e-7, atol=1e-8)
 
-        def k(A, s, B, t, space=space, time=time):
-            K = 1 + space(A, B).to_dense()
-            return K if time is None else K * time(s.unsqueeze(-1), t.unsqueeze(-1)).to_dense()
+        def k(a, b, of=process):
+            return torch.tensor([[of.covariance(u, v) for v in b] for u in a]).double()
 
-        there = torch.full((5,), now, dtype=torch.float64)
-        K = k(U, times, U, times) + NOISES[p] * torch.eye(20).double()
-        c = k(V, there, U, times)
-        mean, variance = model.moments(new, there.unsqueeze(0))
-        torch.testing.assert_close(mean[0, p], c @ torch.linalg.solve(K, Y[:, 0, p]), rtol=1e-7, atol=1e-8)
-        expected = 2 - (c * torch.linalg.solve(K, c.T).T).sum(-1)
-        torch.testing.assert_close(variance[0, p], expected, rtol=1e-7, atol=1e-8)
+        dense = k(left, right) - k(left, held) @ torch.linalg.solve(process.matrix(held), k(held, right))
+        torch.testing.assert_close(between[0, p], dense, rtol=0, atol=1e-6)
 
 
 def test_some_members_predict_as_they_do_among_all():
@@ -109,14 +111,10 @@ def test_some_members_predict_as_they_do_among_all():
 
 def test_what_is_dropped_tells_least_and_the_latest_half_stays():
     model = members(capacity=8)
-    processes = [Process(LENGTHS[p].tolist(), NOISES[p], RATES[p], SCALES[p]) for p in range(3)]
     X, _ = filled(8, model)
-    places = [(((x[0] - BOX[0]) / (BOX[1] - BOX[0])).tolist(), float(t)) for t, x in enumerate(X)]
-    now = 8.0
-    told = torch.tensor(
-        [[process.information(places, i, now) for i in range(8)] for process in processes],
-        dtype=torch.float64,
-    )
+    held, now = places(X[:, 0], torch.arange(8.0)), 8.0
+    told = [[process.information(held, i, now) for i in range(8)] for process in processes()]
+    told = torch.tensor(told, dtype=torch.float64)
     torch.testing.assert_close(model.information(now)[0], told, rtol=1e-6, atol=1e-9)
     weights = torch.tensor([[0.2, 0.5, 0.3]], dtype=torch.float64)
     gone = int((weights[0] @ told)[:4].argmin())
@@ -152,7 +150,7 @@ def test_dropped_observations_cost_at_most_rho_squared_of_the_variance():
 
 @pytest.mark.parametrize("p", [0, 1, 2])
 def test_one_dropped_costs_at_most_its_own_variance_over_the_noise(p):
-    process = Process(LENGTHS[p].tolist(), NOISES[p], RATES[p], SCALES[p])
+    process = processes()[p]
     g = torch.Generator().manual_seed(p)
     places = [(torch.rand(3, generator=g).tolist(), float(t)) for t in range(8)]
     sharpest = 1.0

@@ -117,6 +117,12 @@ def later(model):
     return model
 
 
+def asked_in_time(model):
+    """For its candidates of a moment, which is past when they are asked for."""
+    X = model.candidates(2.0)
+    return later(model).posterior(X)
+
+
 def fitted(X=ARMS, Y=ARMS[:, :1], *noise, **options):
     with validate_input_scaling(False):
         return SingleTaskGP(X, Y, *noise, **options)
@@ -207,6 +213,7 @@ REFUSED = [
     ("state_dict", lambda: arms().load_state_dict({})),
     ("form", lambda: cyclic("factor")),
     ("time", lambda: later(cyclic()).marginals(0.0)),
+    ("time", lambda: asked_in_time(fades(ExponentialForgettingKernel(0.1)))),
     ("arms", lambda: arms().with_arms(ARMS[:, 0])),
     ("arms", lambda: arms().with_arms(ARMS[:0])),
     ("arms", lambda: arms().with_arms(ARMS / 0)),

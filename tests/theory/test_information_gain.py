@@ -90,17 +90,6 @@ def test_look_up_follows_the_models_dtype():
     assert GrowthBound("linear", 2)(torch.tensor([0, 3]), model).dtype == torch.float32
 
 
-def test_several_noise_variances_need_as_many_priors():
-    with pytest.raises(ValueError, match="noise_variance must have shape"):
-        MaximumGain(torch.eye(2), torch.tensor([0.1, 0.1]), 4)
-
-
-@pytest.mark.parametrize("points", [-1, 5, torch.tensor([0, 5]), torch.tensor(-1)])
-def test_points_outside_the_table_are_refused(points):
-    with pytest.raises(ValueError, match=r"points must be between 0 and max_points = 4"):
-        MaximumGain(covariance(3), 0.1, 4)(points, MODEL)
-
-
 def test_growth_bounds_at_a_hundred_points():
     # ln 100 = 4.60517: 4.60517^4; 100^(2/7) 4.60517^(5/7) at nu = 5/2, d = 2; 3 x 4.60517
     assert GrowthBound("squared_exponential", 3)(100, MODEL).item() == pytest.approx(449.7619771823)
@@ -117,18 +106,18 @@ def test_growth_bound_starts_at_zero_and_never_falls(bound):
     assert bound(7, MODEL).item() == pytest.approx(values[7].item(), rel=1e-15)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"kind": "matern", "dim": 1}, "nu must be given only with 'matern'"),
-        ({"kind": "linear", "dim": 1, "nu": 1.5}, "nu must be given only with 'matern'"),
-    ],
-)
-def test_bad_arguments_of_the_growth_bound_are_named(arguments, message):
+POINTS = r"points must be between 0 and max_points = 4"
+REFUSED = [
+    *((POINTS, lambda n=n: MaximumGain(covariance(3), 0.1, 4)(n, MODEL)) for n in (-1, 5)),
+    *((POINTS, lambda n=n: MaximumGain(covariance(3), 0.1, 4)(torch.tensor(n), MODEL)) for n in ([0, 5], -1)),
+    ("noise_variance must have shape", lambda: MaximumGain(torch.eye(2), torch.tensor([0.1, 0.1]), 4)),
+    ("nu must be given only with 'matern'", lambda: GrowthBound("matern", 1)),
+    ("nu must be given only with 'matern'", lambda: GrowthBound("linear", 1, nu=1.5)),
+    ("points must be an integer >= 0", lambda: GrowthBound("linear", 1)(-1, MODEL)),
+]
+
+
+@pytest.mark.parametrize(("message", "call"), REFUSED)
+def test_it_is_refused_by_name(message, call):
     with pytest.raises(ValueError, match=message):
-        GrowthBound(**arguments)
-
-
-def test_growth_bound_refuses_negative_points():
-    with pytest.raises(ValueError, match="points must be an integer >= 0"):
-        GrowthBound("linear", 1)(-1, MODEL)
+        call()

@@ -79,23 +79,16 @@ def model(dtype=torch.float64, batch_shape=()):
 @pytest.mark.parametrize(("dtype", "rel"), [(torch.float64, 1e-10), (torch.float32, 1e-6)])
 def test_width_equals_the_number_computed_by_hand(width, step, value, dtype, rel):
     for batch_shape in [(), (3, 2)]:
+        held = model(dtype, batch_shape)
         for when in (step, torch.tensor(step), torch.full((3, 1), step)):
-            found = width(when, model(dtype, batch_shape))
+            found = width(when, held)
             assert found.dtype == dtype
             expected = torch.full_like(found, value)
             torch.testing.assert_close(found, expected, rtol=rel, atol=0)
-
-
-@pytest.mark.parametrize(("width", "step", "value"), BY_HAND, ids=IDS)
-def test_width_broadcasts_to_the_models_batch_shape(width, step, value):
-    found = width(torch.tensor([[step], [step + 1], [step + 7]]), model(batch_shape=(3, 2)))
-    assert torch.broadcast_shapes(found.shape, (3, 2)) == (3, 2)
-
-
-@pytest.mark.parametrize(("width", "step", "value"), BY_HAND, ids=IDS)
-def test_width_refuses_a_step_before_the_first(width, step, value):
+    several = width(torch.tensor([[step], [step + 1], [step + 7]]), held)
+    assert torch.broadcast_shapes(several.shape, (3, 2)) == (3, 2)
     with pytest.raises(ValueError, match="step must be an integer >= 1"):
-        width(0, model())
+        width(0, held)
 
 
 @pytest.mark.parametrize(("width", "step", "value"), BY_HAND, ids=IDS)
@@ -337,13 +330,16 @@ def test_recipes_leave_the_noise_to_the_model():
     )
 
 
-def test_policies_that_forget_nothing_take_no_width_of_a_window():
-    width = SlidingWindowWidth(5, 20)
-    priors = [CandidatePrior(KERNEL), CandidatePrior(KERNEL + 0.5)]
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda **own: recipes.pe_gp_ucb(4, [CandidatePrior(KERNEL)] * 2, NOISE, horizon=20, **own),
+        lambda **own: recipes.bbkb(torch.rand(4, 1).double(), RBFKernel().double(), NOISE, **own),
+    ],
+)
+def test_policies_that_forget_nothing_take_no_width_of_a_window(build):
     with pytest.raises(ValueError, match="window of the width must come from a forgetting rule"):
-        recipes.pe_gp_ucb(4, priors, NOISE, horizon=20, width=width)
-    with pytest.raises(ValueError, match="window of the width must come from a forgetting rule"):
-        recipes.bbkb(torch.rand(4, 1).double(), RBFKernel().double(), NOISE, width=width)
+        build(width=SlidingWindowWidth(5, 20))
 
 
 def test_a_width_that_comes_with_more_arms_is_bound_too():
