@@ -18,7 +18,7 @@ def _laws(*names: str) -> str:
 
 
 _ARMS = "models/test_laws.py models/test_attack_models.py " + " ".join(
-    f"models/test_arm_gp_{what}.py" for what in ("posterior", "copies", "late", "exact")
+    f"models/test_arm_gp_{what}.py" for what in ("posterior", "late", "exact")
 )
 _POINTS = "models/test_laws.py models/test_attack_models.py " + " ".join(
     f"models/test_{what}.py" for what in ("online_gp", "padded_factor")
@@ -45,7 +45,7 @@ ROOMS: dict[str, dict[str, str]] = {
         "models/online_model.py": f"{_ARMS} test_botorch_loop.py",
         "models/sketch/sketched_gp.py": "models/test_laws.py models/test_sketched_gp.py",
         "models/sketch/sketch.py": "models/test_attack_models.py models/test_sketched_gp.py "
-        "models/test_watched_arms.py policies/test_bkb_from_the_paper.py",
+        "policies/test_bkb_from_the_paper.py",
     },
     "policies": {
         "state.py": f"test_state.py policies/test_index.py {_laws('ucb1', 'gp_ucb')}",

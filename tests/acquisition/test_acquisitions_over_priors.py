@@ -109,17 +109,6 @@ def test_optimize_acqf_finds_the_maximum_on_a_continuous_domain_and_names_the_pr
         assert over.prior(best.unsqueeze(0)).item() != 0
 
 
-def test_gradients_are_those_of_the_winning_prior() -> None:
-    model, _ = single_task_gp()
-    base = UpperConfidenceBound(model, 2.0)
-    x = torch.tensor([[[0.47]]], dtype=torch.float64, requires_grad=True)
-    over = OptimisticOverPriors(base)
-    (gradient,) = torch.autograd.grad(over(x).sum(), x)
-    winner = over.prior(x).item()
-    (own,) = torch.autograd.grad(base(x.unsqueeze(-3))[..., winner].sum(), x)
-    torch.testing.assert_close(gradient, own)
-
-
 def test_replicates_and_priors_give_a_value_for_each_replicate() -> None:
     model = arm_gp_over_priors(
         4, [CandidatePrior(torch.eye(4), float(p)) for p in range(P)], 0.1, replicates=2

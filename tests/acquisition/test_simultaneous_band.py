@@ -62,17 +62,16 @@ def test_mean_excess_is_its_integral(delta, draws):
     assert mean_excess(delta, draws) == pytest.approx(plain_band.mean_excess(delta, draws), rel=1e-3)
 
 
-def test_too_few_draws_are_refused():
-    for few in (lambda: SimultaneousBand(0.1, 8), lambda: mean_excess(0.1, 8)):
-        with pytest.raises(ValueError, match="draws must be at least 9"):
-            few()
-    with pytest.raises(ValueError, match="draws must be at least 9"):
-        simultaneous_width(numbers(8, 3), torch.ones(3).double(), 0.1)
-
-
-def test_model_without_arms_is_refused():
-    with pytest.raises(ValueError, match="model must be a model over arms"):
-        SimultaneousBand()(OnlineGP(RBFKernel().double(), NOISE, input_dim=1))
+def test_too_few_draws_and_a_model_without_arms_are_refused():
+    points = OnlineGP(RBFKernel().double(), NOISE, input_dim=1)
+    for message, call in (
+        ("draws must be at least 9", lambda: SimultaneousBand(0.1, 8)),
+        ("draws must be at least 9", lambda: mean_excess(0.1, 8)),
+        ("draws must be at least 9", lambda: simultaneous_width(numbers(8, 3), numbers(3).abs(), 0.1)),
+        ("model must be a model over arms", lambda: SimultaneousBand()(points)),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
 
 
 def test_called_with_a_model_alone_it_is_the_band_now():

@@ -1,4 +1,4 @@
-"""Every public constructor and function refuses a bad argument with a ValueError that names it."""
+"""Every public constructor and function, and policies and models in mid-life, refuse what cannot be by its name."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ import torch
 from botorch.acquisition import AcquisitionFunction
 
 from bandits_torch import models, policies
+from bandits_torch.state import differing
 from tests.fuzz import public
 from tests.fuzz.bad_values import COVARIANCE, NAN
 from tests.fuzz.outcome import REFUSED, outcome, shown
 from tests.fuzz.public import cases, exports, fits, kind, names, parameters, valid
+from tests.fuzz.said import LIVES
 
 EXPORTS = exports()
 ARGUMENTS = [(name, argument) for name in names() for argument in parameters(name)]
@@ -101,3 +103,19 @@ def test_bad_candidate_priors_are_refused_by_name(given):
     wrong = models.CandidatePrior(**{"kernel": COVARIANCE} | given)
     call = partial(models.arm_gp_over_priors, **right | {"priors": [*right["priors"], wrong]})
     assert outcome(call, "priors", "noise_variance") == REFUSED
+
+
+@pytest.mark.parametrize("life", LIVES)
+def test_what_cannot_be_is_refused_and_changes_nothing(life, full):
+    """A policy or model in mid-life is the same to the last bit. The long form says which of them changed it."""
+    state, said = LIVES[life]()
+    before, wrong = state(), []
+    for what, call, may_name in said:
+        answer = outcome(call, *may_name)
+        if answer != REFUSED:
+            wrong.append((what, answer))
+        if full and differing(before, state()):
+            wrong.append((what, "something has changed"))
+            before = state()
+    assert not wrong
+    assert not differing(before, state()), "--full says by what"

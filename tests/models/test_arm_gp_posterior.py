@@ -1,12 +1,16 @@
-"""What ArmGP answers when asked as a BoTorch model: marginals, joint posteriors, several times at once."""
+"""What ArmGP answers when asked as a BoTorch model, of copies and states too, and the root of its covariance."""
+
+import copy
 
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel
 
+from bandits_torch import make, recipes, run
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.models import ArmGP, SketchedGP
 from tests.reference.arm_gp_twins import isolated, smooth
+from tests.reference.kernels import rbf
 
 N = 8
 BATCHES = [(), (2,), (2, 3)]
@@ -117,3 +121,200 @@ def test_covariance_with_an_arm_is_a_column_of_the_joint_covariance(form, batch)
     columns = joint.movedim(-1, 0)[arm]
     expected = columns if not batch else torch.stack([columns[s, s] for s in range(batch[0])])
     assert torch.allclose(model.covariance_with(arm, 7.0), expected, **exactly)
+
+
+# -- copies and states ---------------------------------------------------------------------------------
+
+
+def learn(model, steps):
+    shape = model.batch_shape
+    for step in range(steps):
+        where = torch.rand(shape) < 0.8
+        model.observe_arms(torch.randint(N, shape), torch.randn(shape).double(), float(step), where)
+    return model
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_kernels_of_the_outer_dimension_expand_in_the_inner(form):
+    kernels = torch.stack([smooth(N), 2 * smooth(N, 0.1)]).unsqueeze(1)  # 2 x 1
+    model = learn(ArmGP(N, kernels, 0.1, form=form), 9)
+    wide = model.expand(torch.Size([2, 3]))
+    arm, reward = torch.randint(N, (2, 3)), torch.randn(2, 3).double()
+    wide.observe_arms(arm, reward)
+    for k in range(3):
+        alone = copy.deepcopy(model)
+        alone.observe_arms(arm[:, k : k + 1], reward[:, k : k + 1])
+        for together, apart in zip(wide.joint(), alone.joint(), strict=True):
+            torch.testing.assert_close(together[:, k], apart[:, 0])
+    wide.reset()
+    torch.testing.assert_close(wide.joint()[1], kernels.expand(2, 3, N, N))
+
+
+def test_hyperparameters_that_come_with_a_state_are_used():
+    """A step of the same length as the last must not be taken at the old rate."""
+    slow, fast = (
+        ArmGP(N, SpatioTemporalKernel(ArmCovarianceKernel(smooth(N)), ExponentialForgettingKernel(rate)), 0.1)
+        for rate in (0.01, 0.5)
+    )
+    for model in (slow, fast):
+        for time in (1.0, 2.0):
+            model.observe_arms(torch.tensor(3), torch.tensor(1.0), time)
+    slow.load_state_dict(fast.state_dict())
+    torch.testing.assert_close(slow.marginals(3.0), fast.marginals(3.0), rtol=0, atol=0)
+
+
+def test_state_of_another_model_is_refused():
+    with pytest.raises(RuntimeError, match="size mismatch"):
+        ArmGP(N + 1, smooth(N + 1), 0.1).load_state_dict(model_of("covariance").state_dict())
+
+
+@pytest.mark.parametrize("prior_mean", [0.0, torch.zeros(N)])
+def test_loading_writes_into_nothing_of_the_caller_s(prior_mean):
+    arms, noise = torch.rand(N, 2).double(), torch.tensor(0.1).double()
+    kept = arms.clone()
+    model = ArmGP(arms, RBFKernel().double(), noise, prior_mean=prior_mean)
+    other = ArmGP(arms + 1, RBFKernel().double(), 0.2, prior_mean=1.0)
+    model.load_state_dict(other.state_dict())
+    assert torch.equal(arms, kept)
+    assert noise == torch.tensor(0.1).double()
+
+
+def hyperparameters_in(state):
+    return [key for key in state if key.endswith("raw_lengthscale")], [
+        key for key in state if key.endswith("noise_variance")
+    ]
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("form", ["covariance", "factor", "SketchedGP"])
+def test_a_state_holds_hyperparameters_once_and_all_parts_follow_them(form, dtype):
+    def model(lengthscale, noise):
+        kernel = rbf(lengthscale)
+        arms = torch.linspace(0, 1, N, dtype=dtype).unsqueeze(-1)
+        if form == "SketchedGP":
+            return SketchedGP(arms, kernel, noise, batch_shape=(2,))
+        return ArmGP(arms, kernel, noise, form=form, batch_shape=(2,))
+
+    source, target = model(0.3, 0.1), model(0.7, 0.5)
+    assert [len(found) for found in hyperparameters_in(source.state_dict())] == [1, 1]
+    for step in range(3):
+        source.observe_arms(torch.tensor(step), torch.tensor(0.5, dtype=dtype))
+    target.load_state_dict(source.state_dict())
+    for step in range(3, 7):  # arms whose rows of the prior are evaluated after the state was taken up
+        for one in (source, target):
+            one.observe_arms(torch.tensor(step % N), torch.tensor(-0.5, dtype=dtype))
+    torch.testing.assert_close(source.marginals(), target.marginals(), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("wide_from_start", [False, True])
+def test_a_state_is_taken_whether_the_batch_was_wide_from_the_start_or_made_wide(wide_from_start):
+    """Rows wait in large batches: what one form holds, the other would not have begun with."""
+    n, batch = 400, torch.Size((8,))
+    made = ArmGP(n, smooth(n, 0.1), 0.1, form="covariance").expand(batch)
+    begun = ArmGP(n, smooth(n, 0.1), 0.1, form="covariance", batch_shape=batch)
+    told, other = (begun, made) if wide_from_start else (made, begun)
+    learn(told, 5)
+    other.load_state_dict(told.state_dict())
+    for model in (told, other):
+        torch.manual_seed(0)
+        learn(model, 40)
+    torch.testing.assert_close(
+        (*told.joint(), *told.marginals()), (*other.joint(), *other.marginals()), rtol=0, atol=0
+    )
+
+
+# -- the root of the covariance that joint draws are made from -----------------------------------------------
+
+
+def with_root(batch=(3,), noise=0.05):
+    return ArmGP(N, smooth(N, 0.3), noise, batch_shape=batch, form="covariance")
+
+
+def pull(model, steps, where=None):
+    for _ in range(steps):
+        arm, reward = torch.randint(N, model.batch_shape), torch.randn(model.batch_shape).double()
+        model.observe_arms(arm, reward, where=where)
+
+
+def assert_root(model, **tolerance):
+    mean, covariance = model.joint()
+    centre, root = model.joint_root()
+    assert torch.equal(centre, mean)
+    torch.testing.assert_close(root @ root.mT, covariance, **(tolerance or {"rtol": 0.0, "atol": 1e-11}))
+
+
+def test_it_follows_observations_removals_and_resets_of_some_members():
+    model, some = with_root(), torch.tensor([True, False, True])
+    pull(model, 4)
+    assert_root(model)
+    for act in (
+        lambda: pull(model, 30),
+        lambda: pull(model, 5, some),
+        lambda: model.forget(10),
+        lambda: model.forget(3, ~some),
+        lambda: model.reset(some),
+        lambda: pull(model, 20),
+        lambda: model.reset(),
+        lambda: pull(model, 1),
+    ):
+        act()
+        assert_root(model)
+
+
+def test_after_two_thousand_steps_of_a_window_it_is_as_good_as_the_covariance():
+    model = with_root((2,), noise=1e-3)
+    model.joint_root()
+    for _ in range(2_000):
+        pull(model, 1)
+        if int(model.num_observations[0]) > 50:
+            model.forget(1)
+    assert_root(model, rtol=0.0, atol=1e-9)
+
+
+def test_a_member_has_the_root_that_it_has_alone_also_when_others_are_reset():
+    arms, rewards = torch.randint(N, (30, 2)), torch.randn(30, 2).double()
+    both, alone = with_root((2,)), with_root((1,))
+    for model, members in ((both, [0, 1]), (alone, [0])):
+        model.joint_root()
+        for k in range(30):
+            model.observe_arms(arms[k, members], rewards[k, members])
+            if k == 15 and len(members) == 2:
+                model.reset(torch.tensor([False, True]))
+    assert torch.equal(both.joint_root()[1][0], alone.joint_root()[1][0])
+
+
+def test_a_copy_and_a_loaded_state_have_the_very_same_root():
+    model, other = with_root(), with_root()
+    pull(model, 5)
+    model.joint_root()
+    pull(model, 5)
+    other.load_state_dict(model.state_dict())
+    assert torch.equal(other.joint_root()[1], model.joint_root()[1])
+    assert torch.equal(copy.deepcopy(model).joint_root()[1], model.joint_root()[1])
+    wide = model.expand(torch.Size((2, 3)))
+    assert torch.equal(wide.joint_root()[1][1], model.joint_root()[1])
+    fresh = with_root()
+    pull(fresh, 2)
+    other.load_state_dict(fresh.state_dict())  # a state without a root
+    assert_root(other)
+
+
+@pytest.mark.parametrize("form", ["covariance", "factor"])
+def test_under_drift_it_is_a_cholesky_factor_of_the_covariance_at_that_time(form):
+    model = model_of(form, (2,), 0.2)
+    mean, root = model.joint_root(8.0)
+    torch.testing.assert_close(mean, model.joint(8.0)[0])
+    torch.testing.assert_close(root @ root.mT, model.joint(8.0)[1], rtol=0.0, atol=1e-10)
+    assert torch.equal(root, root.tril())
+
+
+def test_a_run_of_thompson_sampling_factors_no_matrix(monkeypatch):
+    def refuse(*_args, **_options):
+        raise AssertionError("a Cholesky factor was made")
+
+    problem = make("gp", num_arms=20, replicates=2)
+    policy = recipes.build("gp_ts", problem, replicates=2, horizon=50)
+    monkeypatch.setattr(torch.linalg, "cholesky_ex", refuse)
+    monkeypatch.setattr(torch.linalg, "cholesky", refuse)
+    history = run(policy, problem, 50)
+    assert float(history.regret[:, -10:].mean()) < float(history.regret[:, :10].mean())

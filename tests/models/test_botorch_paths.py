@@ -6,8 +6,7 @@ import sys
 import pytest
 import torch
 from botorch.acquisition.thompson_sampling import PathwiseThompsonSampling
-from botorch.models import SingleTaskGP
-from botorch.optim import optimize_acqf, optimize_acqf_discrete
+from botorch.optim import optimize_acqf
 from botorch.sampling.pathwise import draw_kernel_feature_paths, draw_matheron_paths, gen_kernel_features
 from gpytorch.kernels import MaternKernel, RBFKernel
 
@@ -71,6 +70,15 @@ def learned(kernel, d, n=6):
     return model
 
 
+def assert_moments(model, X, posterior):
+    """Of 4000 paths at X."""
+    drawn = torch.cat([draw_matheron_paths(model, torch.Size([250]))(X) for _ in range(16)])
+    mean, covariance = posterior.mean.squeeze(-1), posterior.distribution.covariance_matrix
+    assert drawn.shape == (4000, 3)
+    assert ((drawn.mean(0) - mean).abs() < 5 * (covariance.diagonal() / 4000).sqrt() + 0.01).all()
+    assert (torch.cov(drawn.mT) - covariance).abs().max() < 0.1 * covariance.max()
+
+
 @pytest.mark.parametrize("kind", ["points", "space and time", "at a time", "arms", "sketch", "weighted"])
 def test_draws_have_the_moments_of_the_posterior(kind):
     torch.manual_seed(4)
@@ -85,12 +93,7 @@ def test_draws_have_the_moments_of_the_posterior(kind):
         X[:, 2] = 7.0
         if kind == "at a time":
             model, X = AtTime(model, 7.0), X[:, :2]
-    drawn = torch.cat([draw_matheron_paths(model, torch.Size([250]))(X) for _ in range(16)])
-    posterior = model.posterior(X)
-    mean, covariance = posterior.mean.squeeze(-1), posterior.distribution.covariance_matrix
-    assert drawn.shape == (4000, 3)
-    assert ((drawn.mean(0) - mean).abs() < 5 * (covariance.diagonal() / 4000).sqrt() + 0.01).all()
-    assert (torch.cov(drawn.mT) - covariance).abs().max() < 0.1 * covariance.max()
+    assert_moments(model, X, model.posterior(X))
 
 
 @pytest.mark.parametrize("start", [1e9, 1.7e9])
@@ -105,11 +108,7 @@ def test_draws_by_features_have_the_posteriors_moments_at_clocks_of_seconds(star
     shift = torch.tensor([0.0, 0.0, start], **F64)
     far.observe(X + shift, near.train_targets.unsqueeze(-1))
     at = torch.tensor([[0.2, 0.3, 6.0], [0.8, 0.1, 6.5], [0.5, 0.9, 7.0]], **F64)
-    drawn = torch.cat([draw_matheron_paths(far, torch.Size([250]))(at + shift) for _ in range(16)])
-    posterior = near.posterior(at)
-    mean, covariance = posterior.mean.squeeze(-1), posterior.distribution.covariance_matrix
-    assert ((drawn.mean(0) - mean).abs() < 5 * (covariance.diagonal() / 4000).sqrt() + 0.01).all()
-    assert (torch.cov(drawn.mT) - covariance).abs().max() < 0.1 * covariance.max()
+    assert_moments(far, at + shift, near.posterior(at))
     here = PathwisePointDraw(near, time=7.0, seeds=(3,))(at.unsqueeze(-2))
     there = PathwisePointDraw(far, time=7.0 + start, seeds=(3,))((at + shift).unsqueeze(-2))
     torch.testing.assert_close(there, here, atol=1e-6, rtol=0)
@@ -128,18 +127,6 @@ def test_paths_are_those_of_a_single_task_gp_from_the_same_random_numbers():
     torch.testing.assert_close(*drawn, rtol=0, atol=1e-6)
 
 
-def test_our_product_over_space_and_time_serves_a_single_task_gp():
-    X = torch.rand(8, 3, **F64)
-    Y = torch.sin(6 * X[:, :1])
-    kernel = PRODUCTS["scaled outside"]()
-    twin = SingleTaskGP(
-        X, (Y - Y.mean()) / Y.std(), torch.full_like(Y, 0.05), covar_module=kernel, outcome_transform=None
-    ).eval()
-    drawn = draw_matheron_paths(twin, torch.Size([3]))(X)
-    assert drawn.shape == (3, 8)
-    assert torch.isfinite(drawn).all()
-
-
 @pytest.mark.parametrize("q", [1, 2])
 def test_botorch_s_thompson_sampling_is_optimised_on_online_gp(q):
     torch.manual_seed(0)
@@ -149,16 +136,6 @@ def test_botorch_s_thompson_sampling_is_optimised_on_online_gp(q):
     X, value = optimize_acqf(acquisition, bounds, q=q, num_restarts=3, raw_samples=64)
     assert X.shape == (q, 2)
     assert value >= acquisition(torch.rand(200, q, 2, **F64)).max() - 0.01
-
-
-@pytest.mark.parametrize("label", ["ArmGP, covariance", "ArmGP, factor", "SketchedGP", "WeightedGP"])
-def test_botorch_s_thompson_sampling_finds_the_best_arm_of_its_draw(label):
-    case = twins.MODELS[label]()
-    acquisition = PathwiseThompsonSampling(case.model)
-    best, value = optimize_acqf_discrete(acquisition, q=1, choices=case.choices)
-    drawn = acquisition(case.choices.unsqueeze(-2))
-    assert value == drawn.max()
-    assert int(best) == int(drawn.argmax())
 
 
 def test_paths_before_any_observation_are_those_of_the_prior():

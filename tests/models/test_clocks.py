@@ -163,12 +163,6 @@ def loaded(start):
     return told(model, start, 12, 14)
 
 
-def moved(start):
-    kernel = SpatioTemporalKernel(RBFKernel().double(), ExponentialForgettingKernel(0.05))
-    model = told(OnlineGP(kernel, NOISE, input_dim=2), start, 0, 6)
-    return told(model.float(), start, 6, 12)
-
-
 def held(start):
     model = told(in_float32(batch_shape=(2,)), start)
     X, Y = model.train_inputs[0], model.train_targets.unsqueeze(-1)
@@ -183,7 +177,6 @@ WAYS = {
     "loaded": loaded,
     "copied": lambda start: told(copy.deepcopy(told(in_float32(), start, 0, 8)), start, 8),
     "expanded": lambda start: told(told(in_float32(), start, 0, 8).expand((2,)), start, 8),
-    "moved": moved,
     "held": held,
 }
 
@@ -219,22 +212,6 @@ def test_views_and_paths_of_a_model_in_float32_have_its_times():
         assert path(x).isfinite().all()
     for one, other in zip(*drawn, strict=True):
         assert torch.equal(one, other)
-
-
-@pytest.mark.parametrize("form", ["covariance", "factor"])
-def test_arm_gp_in_float32_tells_later_times_apart(form):
-    kernel = SpatioTemporalKernel(
-        ArmCovarianceKernel(smooth(N, 0.3).float()), ExponentialForgettingKernel(0.05)
-    )
-    model = ArmGP(N, kernel, NOISE, form=form, dtype=F32)
-    for arm, reward, time in zip(*data(1.7e9, 1.0), strict=True):
-        model.observe_arms(arm, reward, time)
-    X = torch.stack([torch.arange(N).double(), torch.full((N,), model.now + 10.0, dtype=torch.float64)], -1)
-    mean, variance = model.marginals(model.now + 10.0)
-    posterior = model.posterior(X.unsqueeze(-2))
-    torch.testing.assert_close(posterior.mean.flatten(), mean, rtol=0, atol=1e-6)
-    torch.testing.assert_close(posterior.variance.flatten(), variance, rtol=0, atol=1e-6)
-    assert model.train_inputs[0][:, 1].tolist() == data(1.7e9, 1.0)[2]
 
 
 @pytest.mark.parametrize("kind", [ArmMembers, SmoothMembers])

@@ -113,15 +113,6 @@ def test_a_draw_takes_the_form_that_keeps_a_root():
     assert torch.equal(run(policy, problem, 10).arms, arms)
 
 
-def test_a_state_of_either_form_is_loaded():
-    auto = model()
-    pull([auto], 170)
-    fresh = model()
-    fresh.load_state_dict(auto.state_dict())
-    assert fresh._belief.form_name == "covariance"
-    agree(fresh, auto, 0.0)
-
-
 def test_under_drift_it_changes_over_exactly_and_not_once_it_forgets():
     arms = torch.linspace(0, 1, 2 * N, dtype=torch.float64).unsqueeze(-1)
     kernel = over_time(make_kernel("matern", 0.02), 0.03)

@@ -290,22 +290,8 @@ def test_masked_steps_read_values_from_the_device_only_when_compacting():
 pytestmark = pytest.mark.filterwarnings("ignore:Data .* is not:botorch.exceptions.warnings.InputDataWarning")
 
 
-def hill(X):
-    """A smooth reward with its top at (0.6, 0.3)."""
-    return -4 * (X - torch.tensor([0.6, 0.3], **F64)).square().sum(-1, keepdim=True)
-
-
 def make_kernel(batch_shape=()):
-    kernel = MaternKernel(2.5, batch_shape=torch.Size(batch_shape)).double()
-    kernel.lengthscale = 0.5
-    return kernel
-
-
-def make_model(noise=1e-3, n=25):
-    model = OnlineGP(make_kernel(), noise, input_dim=2)
-    X = draw(n, 2)
-    model.observe(X, hill(X))
-    return model
+    return space_kernel(MaternKernel, nu=2.5, batch_shape=torch.Size(batch_shape))
 
 
 def botorch_twin(model):
@@ -388,8 +374,8 @@ def test_gradients_with_respect_to_observations_conditioned_on_agree_with_finite
 
 
 def test_learning_records_no_graph():
-    model = make_model()
-    model.observe(draw(1, 2).requires_grad_(True), draw(1, 1))
+    model = OnlineGP(make_kernel(), 1e-3, input_dim=2)
+    model.observe(draw(9, 2).requires_grad_(True), draw(9, 1))
     model.forget(3)
     model.rebuild()
     assert not any(buffer.requires_grad for buffer in model.buffers())

@@ -1,16 +1,18 @@
-"""Solves with a factor that grows: in padded memory, whatever came and went before, as with a dense one."""
+"""Factors: of matrices barely positive, without a row, and of a posterior that grows in padded memory."""
 
 import copy
 
 import pytest
 import torch
 
+from bandits_torch.models.cholesky import batched_cholesky, remove_row, safe_cholesky, solve_lower
 from bandits_torch.models.points import growing_cholesky
+from bandits_torch.models.points.growing_cholesky import fold
 from bandits_torch.models.points.online_gp import OnlineGP
 from tests.reference.dense_gp import dense_posterior
 from tests.reference.kernels import rbf
 
-NOISE = 0.05
+NOISE, F64 = 0.05, {"dtype": torch.float64}
 GRID = torch.linspace(-1, 1, 23).double().reshape(-1, 1, 1)
 
 
@@ -27,8 +29,8 @@ def small(monkeypatch):
 
 def rows(count, seed):
     generator = torch.Generator().manual_seed(seed)
-    X = 2 * torch.rand(count, 1, generator=generator, dtype=torch.float64) - 1
-    return X, torch.sin(4 * X) + 0.2 * torch.randn(count, 1, generator=generator, dtype=torch.float64)
+    X = 2 * torch.rand(count, 1, generator=generator, **F64) - 1
+    return X, torch.sin(4 * X) + 0.2 * torch.randn(count, 1, generator=generator, **F64)
 
 
 @torch.no_grad()
@@ -37,11 +39,13 @@ def told(model):
     return posterior.mean, posterior.variance
 
 
-def assert_dense(model, X, Y):
-    dense = dense_posterior(kernel(), X, Y[:, 0], NOISE, GRID.reshape(-1, 1), 0.0)
-    mean, variance = told(model)
-    torch.testing.assert_close(mean.reshape(-1), dense.mean, rtol=0, atol=1e-10)
-    torch.testing.assert_close(variance.reshape(-1), dense.covariance.diagonal(), rtol=0, atol=1e-10)
+def assert_dense(model, *members):
+    """``members``: X and Y that each of them holds."""
+    mean, variance = (value.reshape(len(GRID), -1) for value in told(model))
+    for s, (X, Y) in enumerate(members):
+        dense = dense_posterior(kernel(), X, Y[:, 0], NOISE, GRID.reshape(-1, 1), 0.0)
+        torch.testing.assert_close(mean[:, s], dense.mean, rtol=0, atol=1e-10)
+        torch.testing.assert_close(variance[:, s], dense.covariance.diagonal(), rtol=0, atol=1e-10)
 
 
 def test_whatever_comes_and_goes_predictions_are_dense(small):
@@ -64,7 +68,7 @@ def test_whatever_comes_and_goes_predictions_are_dense(small):
                 told(model)
         model.observe(X[k : k + 1], Y[k : k + 1])
         held.append(k)
-        assert_dense(model, X[held], Y[held])
+        assert_dense(model, (X[held], Y[held]))
         if k == 40:
             model.reset()
             held.clear()
@@ -81,12 +85,7 @@ def test_members_that_hold_different_rows(small):
         if k in (9, 15):
             model.forget(1, where=torch.tensor([False, True]))
             held[1].pop(0)
-        mean, variance = told(model)
-        for s in (0, 1):
-            dense = dense_posterior(kernel(), X[held[s]], Y[held[s]][:, 0], NOISE, GRID.reshape(-1, 1), 0.0)
-            torch.testing.assert_close(mean[:, s].reshape(-1), dense.mean, rtol=0, atol=1e-10)
-            own = dense.covariance.diagonal()
-            torch.testing.assert_close(variance[:, s].reshape(-1), own, rtol=0, atol=1e-10)
+        assert_dense(model, *((X[own], Y[own]) for own in held))
 
 
 @pytest.mark.parametrize("at", [509, 511, 512, 575, 576])
@@ -103,7 +102,7 @@ def test_a_copy_made_on_the_way_goes_on_to_the_last_bit(at):
             mine = told(one)
         if other and k % 7 == 0:
             assert all(torch.equal(a, b) for a, b in zip(told(model), mine, strict=True))
-    assert_dense(model, X, Y)
+    assert_dense(model, (X, Y))
 
 
 def test_a_row_that_is_learned_costs_no_copy_of_the_others():
@@ -115,3 +114,97 @@ def test_a_row_that_is_learned_costs_no_copy_of_the_others():
         model.observe(X[k : k + 1], Y[k : k + 1])
         assert model.data._padded.holds(model.data.upper, model.data.size)
         assert model.data._padded.solid.data_ptr() == memory
+
+
+# -- removing a row --------------------------------------------------------------------------------------
+
+
+def factor(*shape, seed=0):
+    n = shape[-1]
+    root = torch.randn(*shape, n, generator=torch.Generator().manual_seed(seed), **F64)
+    covariance = root @ root.mT / n + 1e-2 * torch.eye(n, **F64)
+    return covariance, torch.linalg.cholesky(covariance)
+
+
+@pytest.mark.parametrize("batch", [(), (3,), (2, 3)])
+@pytest.mark.parametrize("size", [2, 17, 18, 100, 273, 530])
+@pytest.mark.parametrize("overlapping", [False, True])
+def test_what_stays_is_the_factor_of_the_rest_and_keeps_the_residuals(batch, size, overlapping):
+    covariance, lower = factor(*batch, size)
+    residual = torch.randn(*batch, size, **F64)
+    whitened = torch.linalg.solve(lower, residual.unsqueeze(-1)).squeeze(-1)
+    buffer = torch.zeros(*batch, size + 7, size + 7, **F64)
+    buffer[..., :size, :size] = lower.mT
+    upper, row = buffer[..., 1:size, 1:size], buffer[..., 0, 1:size]
+    out = buffer[..., : size - 1, : size - 1] if overlapping else torch.zeros_like(upper)
+    rest = remove_row(upper, row, whitened[..., 1:], whitened[..., :1], out)
+    expected = torch.linalg.cholesky(covariance[..., 1:, 1:])
+    torch.testing.assert_close(out.mT, expected, atol=1e-11, rtol=0)
+    back = (expected @ rest.unsqueeze(-1)).squeeze(-1)
+    torch.testing.assert_close(back, residual[..., 1:], atol=1e-11, rtol=0)
+    assert torch.equal(out.tril(-1), torch.zeros_like(out))
+
+
+def test_residuals_may_have_more_batch_dimensions_than_the_factor():
+    _, lower = factor(20)
+    residual = torch.randn(4, 20, **F64)
+    whitened = torch.linalg.solve(lower, residual.mT).mT
+    out = torch.zeros(19, 19, **F64)
+    rest = remove_row(lower[1:, 1:].mT, lower[1:, 0], whitened[:, 1:], whitened[:, :1], out)
+    torch.testing.assert_close((out.mT @ rest.mT).mT, residual[:, 1:])
+
+
+def test_solving_with_a_stored_factor_needs_no_copy_of_it():
+    _, lower = factor(30)
+    right = torch.randn(30, 4, **F64)
+    torch.testing.assert_close(lower @ solve_lower(lower.mT.contiguous().mT, right), right)
+
+
+@pytest.mark.parametrize("factors", [(), (3,), (1,), (2, 3), (1, 3), (2, 1)])
+@pytest.mark.parametrize("extra", [(), (5,), (4, 5)])
+@pytest.mark.parametrize("q", [1, 2])
+def test_folding_candidates_equals_a_product_per_candidate(factors, extra, q):
+    X = torch.randn(*extra, *[1 if i == 0 else size for i, size in enumerate(factors)], q, 2, **F64)
+    left = torch.randn(*factors, 7, 2, **F64)
+    points, unfold = fold(X, factors)
+    torch.testing.assert_close(unfold(left @ points.mT).expand((left @ X.mT).shape), left @ X.mT)
+
+
+# -- matrices that are barely positive semi-definite, or not ---------------------------------------------
+
+
+VECTOR = torch.linspace(1, 2, 6, dtype=torch.float64)
+RANK_ONE = VECTOR[:, None] * VECTOR
+BELOW_ZERO = RANK_ONE - 1e-10 * torch.eye(6, dtype=torch.float64)  # as rounding leaves it, only more so
+
+
+@pytest.mark.parametrize("factor_of", [safe_cholesky, lambda m: batched_cholesky(m.expand(2, -1, -1))[1]])
+@pytest.mark.parametrize("matrix", [RANK_ONE, BELOW_ZERO], ids=["singular", "slightly negative"])
+def test_a_matrix_on_the_edge_gets_as_little_jitter_as_it_takes(factor_of, matrix):
+    lower = factor_of(matrix)
+    assert torch.equal(lower, lower.tril())
+    added = (lower @ lower.mT - matrix).diagonal()
+    assert added.min() >= -1e-15
+    assert added.max() < 1e-8 * matrix.amax()
+    torch.testing.assert_close(lower @ lower.mT - torch.diag(added), matrix, rtol=0, atol=1e-14)
+
+
+def test_only_the_members_that_need_it_get_more_jitter():
+    good = torch.eye(6, dtype=torch.float64)
+    lower = batched_cholesky(torch.stack([good, BELOW_ZERO]))
+    alone = batched_cholesky(good.unsqueeze(0))
+    torch.testing.assert_close(lower[0], alone[0], rtol=0, atol=0)
+
+
+def test_jitter_is_a_share_of_each_matrix_s_own_variances():
+    x = torch.linspace(0, 1, 40, dtype=torch.float64)
+    K = torch.exp(-((x - x.unsqueeze(-1)) ** 2) / 0.5)  # singular, but for rounding
+    scales = torch.tensor([1.0, 1e-12, 1e12], dtype=torch.float64).reshape(-1, 1, 1)
+    lower = batched_cholesky(scales * K)
+    torch.testing.assert_close(lower @ lower.mT / scales, K.expand(3, -1, -1), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("factor_of", [safe_cholesky, lambda m: batched_cholesky(m.unsqueeze(0))])
+def test_a_matrix_that_is_not_positive_semi_definite_is_refused(factor_of):
+    with pytest.raises(RuntimeError, match="covariance is not positive semi-definite"):
+        factor_of(-torch.eye(3, dtype=torch.float64))

@@ -102,14 +102,25 @@ def cyclic(form="auto"):
     return fades(PeriodicTimeKernel(7.0), form)
 
 
+def faded(space=None, **options):
+    """A kernel over time that forgets, beside one over space."""
+    space = RBFKernel() if space is None else space
+    return SpatioTemporalKernel(space, ExponentialForgettingKernel(0.1, **options))
+
+
 def over_features_and_indices():
     by_features = SpatioTemporalKernel(RBFKernel(), MaternTimeKernel())
     return ArmGP(4, fades(MaternTimeKernel()).prior.kernel + by_features, 0.1)
 
 
-def over_some(time_kernel):
+def over_some(time_kernel=None):
     """A kernel that sees the first column and time, and says so itself."""
+    time_kernel = time_kernel or MaternTimeKernel(3.0)
     return SpatioTemporalKernel(RBFKernel().double(), time_kernel, active_dims=[0, 2])
+
+
+def within(low, high):
+    return ExponentialForgettingKernel(0.5, forgetting_rate_constraint=Interval(low, high))
 
 
 def later(model):
@@ -151,6 +162,10 @@ def prior(**options):
     return CandidatePrior(**({"kernel": RBFKernel()} | options))
 
 
+def of_prior(**options):
+    return arm_gp_of_prior(ARMS, prior(**options), 0.1, replicates=2)
+
+
 # A name, which the message must begin with, or words of it.
 REFUSED = [
     ("variance", lambda: PeriodKernel(torch.ones(3).double(), batch_shape=(2,))),
@@ -158,20 +173,11 @@ REFUSED = [
     ("kernel", lambda: ArmGP(ARMS, MultitaskKernel(RBFKernel(), 2), 0.1)),
     ("kernel", lambda: OnlineGP(ScaleKernel(RBFKernelGrad()), 0.1, input_dim=2)),
     ("bounds", lambda: WideningMembers(torch.tensor([True]), [0.0, 1.0], ONE, ONE, 0 * ONE, ONE)),
-    (r"priors\[0\].kernel", lambda: arm_gp_of_prior(ARMS, prior(kernel=None), 0.1, replicates=2)),
-    (
-        r"priors\[0\].forgetting_rate",
-        lambda: arm_gp_of_prior(ARMS, prior(forgetting_rate="slow"), 0.1, replicates=2),
-    ),
-    (
-        r"priors\[0\].noise_variance",
-        lambda: arm_gp_of_prior(ARMS, prior(noise_variance=-1.0), 0.1, replicates=2),
-    ),
+    (r"priors\[0\].kernel", lambda: of_prior(kernel=None)),
+    (r"priors\[0\].forgetting_rate", lambda: of_prior(forgetting_rate="slow")),
+    (r"priors\[0\].noise_variance", lambda: of_prior(noise_variance=-1.0)),
     (r"priors\[0\].noise_variance", lambda: arm_gp_over_priors(ARMS, [prior(noise_variance="loud")], 0.1)),
-    (
-        r"priors\[0\].noise_variance",
-        lambda: online_gp_over_priors(Domain(BOX), [prior(noise_variance=[0.1])], 0.1),
-    ),
+    (r"priors\[0\].noise_variance", lambda: over_priors(noise_variance=[0.1])),
     ("time", lambda: uncertainty_sampling(arms(), 2, math.nan)),
     ("noise_variance", lambda: arms(2).adopt(0.1, TWO)),
     ("prior_mean", lambda: arms(2).adopt(TWO, None)),
@@ -226,7 +232,7 @@ REFUSED = [
         "kernel must be squared exponential or Matern",
         lambda: learnable(ArmCovarianceKernel(torch.eye(3).double()), 1, 2),
     ),
-    ("kernel", lambda: sketch(SpatioTemporalKernel(RBFKernel(), ExponentialForgettingKernel(0.1)))),
+    ("kernel", lambda: sketch(faded())),
     ("noise_variance", lambda: sketch(noise=1e-11)),
     ("arm", lambda: sketch().observe_arms(torch.tensor(0.5), torch.tensor(1.0))),
     ("arm", lambda: sketch().place(3)),
@@ -250,42 +256,25 @@ REFUSED = [
     ),
     ("model.batch_shape", lambda: draw_matheron_paths(over_two(2), torch.Size([1]))),
     ("observations all have its", lambda: draw_matheron_paths(of_own_noise(), torch.Size([1]))),
-    (
-        "kernel.batch_shape",
-        lambda: gen_kernel_features(
-            SpatioTemporalKernel(RBFKernel(), ExponentialForgettingKernel(0.1, batch_shape=(2,))),
-            num_inputs=3,
-            num_outputs=8,
-        ),
-    ),
-    (
-        "lengthscale must be large enough for 1000 harmonics",
-        lambda: PeriodicTimeKernel(1.0, 1e-6).state_space(),
-    ),
+    ("kernel.batch_shape", lambda: gen_kernel_features(faded(batch_shape=(2,)), num_inputs=3, num_outputs=8)),
+    ("lengthscale must be large enough for 1000", lambda: PeriodicTimeKernel(1.0, 1e-6).state_space()),
     ("nu must be 0.5, 1.5 or 2.5, got 1.0", lambda: MaternTimeKernel(1.0, 1.0)),
     (r"lengthscale must be of shape \(\)", lambda: MaternTimeKernel(torch.ones(2))),
     ("kernels must be Markov", lambda: SumOfTimeKernels([MaternTimeKernel(), RBFKernel()])),
     ("kernel must be Markov .*got 'WienerKernel'", lambda: state_space_of(WienerKernel())),
-    (
-        "forgetting_rate_constraint",
-        lambda: ExponentialForgettingKernel(0.5, forgetting_rate_constraint=Interval(0.1, 2.0)),
-    ),
+    ("forgetting_rate_constraint", lambda: within(0.1, 2.0)),
     ("drift_variance_constraint", lambda: WienerKernel(0.5, drift_variance_constraint=Interval(-1.0, 2.0))),
-    (
-        "forgetting_rate",
-        lambda: ExponentialForgettingKernel(0.5, forgetting_rate_constraint=Interval(0.1, 0.2)),
-    ),
+    ("forgetting_rate", lambda: within(0.1, 0.2)),
     ("forgetting_rate", lambda: ExponentialForgettingKernel(TWO / 9, batch_shape=(3,))),
     ("x1 of a time kernel must", lambda: WienerKernel(0.1)(torch.rand(3, 2)).to_dense()),
     ("x1 of a period kernel must", lambda: PeriodKernel(1.0)(torch.zeros(3, 2)).to_dense()),
     ("x1", lambda: SpatioTemporalKernel(RBFKernel(), WienerKernel())(torch.rand(3, 1)).to_dense()),
-    (
-        "table must be free of infinities",
-        lambda: estimate_covariance(torch.tensor([[1.0, math.inf], [1.0, 2.0]])),
-    ),
-    (
-        "table must be 2 or more rewards",
-        lambda: estimate_covariance(torch.tensor([[1.0, math.nan], [1.0, 2.0]])),
+    *(
+        (
+            f"table must be {words}",
+            lambda one=one: estimate_covariance(torch.tensor([[1.0, one], [1.0, 2.0]])),
+        )
+        for words, one in (("free of infinities", math.inf), ("2 or more rewards", math.nan))
     ),
     ("context_kernel.active_dims", lambda: arm_context_kernel(RBFKernel(), RBFKernel(active_dims=[3]), 2, 3)),
     (
@@ -302,18 +291,12 @@ REFUSED = [
     ("cannot forget", lambda: WeightedGP(4, torch.eye(4), 0.1).forget(1)),
     ("model", lambda: PathwisePointDraw(of_own_noise())),
     ("kernel.active_dims", lambda: ArmGP(ARMS, over_some(ExponentialForgettingKernel(0.1)), 0.1)),
-    ("kernel.active_dims", lambda: ArmGP(ARMS, over_some(MaternTimeKernel(3.0)), 0.1)),
-    ("kernel.active_dims", lambda: ArmGP(ARMS, ScaleKernel(over_some(MaternTimeKernel(3.0))), 0.1)),
-    ("kernel.active_dims", lambda: learnable(over_some(MaternTimeKernel(3.0)), 2)),
-    (
-        "kernel.active_dims",
-        lambda: PathwisePointDraw(OnlineGP(over_some(MaternTimeKernel(3.0)), 0.1, input_dim=3), time=0.0),
-    ),
+    ("kernel.active_dims", lambda: ArmGP(ARMS, over_some(), 0.1)),
+    ("kernel.active_dims", lambda: ArmGP(ARMS, ScaleKernel(over_some()), 0.1)),
+    ("kernel.active_dims", lambda: learnable(over_some(), 2)),
+    ("kernel.active_dims", lambda: PathwisePointDraw(OnlineGP(over_some(), 0.1, input_dim=3), time=0.0)),
 ]
-for over in (
-    lambda space: space,
-    lambda space: SpatioTemporalKernel(space, ExponentialForgettingKernel(0.1)),
-):
+for over in (lambda space: space, faded):
     REFUSED += [
         (
             "dim must be 2, the number of the kernel's length-scales, got 1",

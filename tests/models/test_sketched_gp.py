@@ -1,10 +1,15 @@
-"""SketchedGP: agreement with the dense formulas and the exact posterior, and what an online BoTorch model promises."""
+"""SketchedGP: agreement with the dense formulas and the exact posterior, a few arms watched, and rows in blocks."""
+
+import copy
 
 import pytest
 import torch
 
 from bandits_torch.models import LeverageSampling, SketchedGP
 from bandits_torch.models.sketch import embedding
+from bandits_torch.models.sketch.embedding import GrowingRows
+from bandits_torch.models.sketch.sketch import WatchedArms
+from bandits_torch.problems import GPDraws
 from tests.reference.dense_dtc import dtc
 from tests.reference.kernels import rbf
 
@@ -241,3 +246,84 @@ def test_more_arms_than_are_worked_on_at_once(arms, kernel, generator, monkeypat
     for _ in play(models[1], arm, reward):
         pass
     torch.testing.assert_close(models[1].marginals(), models[0].marginals(), rtol=1e-9, atol=1e-9)
+
+
+# -- variances of a few arms, followed from pull to pull -------------------------------------------------
+
+
+@pytest.fixture
+def sketch():
+    problem = GPDraws(num_arms=60, dim=2, lengthscale=0.2, noise_scale=0.1, seed=4)
+    model = SketchedGP(
+        problem.arms, problem.knowledge.kernel, 0.01, sampling=LeverageSampling.practical(2.0, 3.0)
+    )
+    return model.sketches[0]
+
+
+def expected(sketch, arms):
+    """The variance of all arms anew, from a copy that is brought up to date."""
+    other = copy.deepcopy(sketch)
+    other.marginals.settle(False)
+    return other.moments()[1][arms].clamp_min(0.0)
+
+
+def events(sketch, count, seed=0):
+    """Pulls at random, with a pass over all arms now and then; yields after each."""
+    generator = torch.Generator().manual_seed(seed)
+    for k in range(count):
+        arm = int(torch.randint(60, (), generator=generator))
+        sketch.observe(arm, torch.randn((), generator=generator, dtype=torch.float64))
+        if k % 7 == 6:
+            sketch.moments()
+        yield k
+
+
+def test_they_follow_pulls_passes_over_all_arms_and_dictionaries(sketch):
+    watched, draws = WatchedArms(sketch, torch.tensor([5, 17, 2])), set()
+    for k in events(sketch, 60):
+        draws.add(sketch.draws)
+        if k == 30:
+            watched.join(torch.tensor([40, 3]))
+        if k % 3:  # so that several pulls are taken up at once
+            close = expected(sketch, watched.arms)
+            torch.testing.assert_close(watched.variance(), close, rtol=0, atol=1e-10)
+    assert watched.arms.tolist() == [5, 17, 2, 40, 3]
+    assert len(watched) == 5
+    assert len(draws) > 5
+
+
+# -- rows in one block or several ------------------------------------------------------------------------
+
+
+@pytest.fixture(params=[0, 10_000, 2**26])
+def limit(request, monkeypatch):
+    """How many bytes may stand in one piece: no row, some, all."""
+    monkeypatch.setattr(embedding, "_ONE_PIECE", request.param)
+    return request.param
+
+
+def test_products_and_columns_are_those_of_one_matrix(limit):
+    generator = torch.Generator().manual_seed(0)
+    draw = lambda *shape: torch.randn(*shape, generator=generator, dtype=torch.float64)  # noqa: E731
+    rows, plain = GrowingRows(draw(0, 50)), draw(0, 50)
+    for height in (1, 30, 3, 40, 2, 7):
+        more = draw(height, 50)
+        rows.append(more)
+        plain = torch.cat([plain, more])
+        left, index = draw(3, len(plain)), torch.tensor([4, 0, 49])
+        assert rows.size == len(plain)
+        assert torch.equal(rows.columns(index), plain[:, index])
+        torch.testing.assert_close(rows.product(left), left @ plain)
+    assert (len(rows._blocks) > 1) == (limit < 2**26)
+    other = GrowingRows(draw(0, 50))
+    other.load_state_dict(copy.deepcopy(rows.state_dict()))
+    for each in (rows, other):
+        each.append(plain[:5])
+    assert torch.equal(rows.columns(slice(None)), other.columns(slice(None)))
+    assert [len(block) for block in rows._blocks] == [len(block) for block in other._blocks]
+    for height in (60, 20, 200):
+        rows.start(height)
+        values = draw(height, 50)
+        for columns in (slice(0, 30), slice(30, 60)):
+            rows.assign(columns, values[:, columns])
+        assert torch.equal(rows.columns(slice(None)), values)

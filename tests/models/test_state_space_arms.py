@@ -71,6 +71,11 @@ KERNELS = {
 each = pytest.mark.parametrize("kind", KERNELS)
 
 
+def weights_of(kernel):
+    """Of the harmonics of a periodic kernel."""
+    return kernel.state_space().components[0].weight.tolist()
+
+
 def model_of(kind, **options):
     return ArmGP(N, KERNELS[kind][0](), NOISE, **options)
 
@@ -99,30 +104,17 @@ def told(model, twin, steps, start=0.0, gap=0.37):
 
 def assert_agree(model, twins, time, tolerance=1e-8):
     """Mean, covariance, gain and likelihood of every member at ``time``."""
-    mean, covariance = (
-        part.reshape(len(twins), *part.shape[-k:]) for part, k in zip(model.joint(time), (1, 2), strict=True)
-    )
-    marginal = [part.reshape(len(twins), N) for part in model.marginals(time)]
+    said = [
+        part.reshape(len(twins), *part.shape[-k:])
+        for part, k in zip((*model.joint(time), *model.marginals(time)), (1, 2, 1, 1), strict=True)
+    ]
     for k, twin in enumerate(twins):
         answers = twin.answers(time)
-        torch.testing.assert_close(mean[k], answers.mean, rtol=0, atol=tolerance)
-        torch.testing.assert_close(covariance[k], answers.covariance, rtol=0, atol=tolerance)
-        torch.testing.assert_close(marginal[0][k], answers.mean, rtol=0, atol=tolerance)
-        torch.testing.assert_close(marginal[1][k], answers.covariance.diagonal(), rtol=0, atol=tolerance)
+        right = [*answers[:2], answers.mean, answers.covariance.diagonal()]
+        torch.testing.assert_close([part[k] for part in said], right, rtol=0, atol=tolerance)
         gain, likelihood = model.information_gain.reshape(-1)[k], model.log_likelihood.reshape(-1)[k]
         assert float(gain) == pytest.approx(answers.information_gain, abs=tolerance)
         assert float(likelihood) == pytest.approx(answers.log_likelihood, rel=tolerance, abs=10 * tolerance)
-
-
-@pytest.mark.sampled(3)
-@pytest.mark.parametrize("start", [0.0, 1.7e9])
-@each
-def test_learning_equals_a_dense_solve_now_and_later(kind, start):
-    model, twin = model_of(kind, prior_mean=0.3), twin_of(kind, 0.3)
-    assert_agree(model, [twin], start)  # the prior
-    told(model, twin, 60, start)
-    for later in (0.0, 0.6, 3.5, 7.0, 500.0):
-        assert_agree(model, [twin], model.now + later, 1e-9)
 
 
 def test_replicates_and_priors_are_one_batch():
@@ -142,13 +134,11 @@ def test_replicates_and_priors_are_one_batch():
     noises, means = torch.tensor([0.1, 0.02, 0.3]).double(), torch.tensor([0.0, 1.0, -0.5]).double()
     model = ArmGP(N, kernel, noises, prior_mean=means.unsqueeze(-1).expand(3, N), batch_shape=(2, 3))
     assert model.batch_shape == (2, 3)
-    weights = [PeriodicTimeKernel(7.0, 1.0, order=2).state_space().components[0].weight.tolist()] * 3
+    weights = weights_of(PeriodicTimeKernel(7.0, 1.0, order=2))
     twins = []
     for _ in range(2):
         for p in range(3):
-            cycle = over.times(
-                over.cosines(float(periods[p]), weights[p]), over.matern(0.5, float(memories[p]))
-            )
+            cycle = over.times(over.cosines(float(periods[p]), weights), over.matern(0.5, float(memories[p])))
             slow = over.times(over.constant(float(shares[p])), over.matern(1.5, float(memories.flip(0)[p])))
             terms = [(covariances[p], over.plus(cycle, slow)), (K, forgetting(float(rates[p])))]
             twins.append(DenseTerms(terms, float(noises[p]), float(means[p])))
@@ -164,28 +154,28 @@ def test_replicates_and_priors_are_one_batch():
     points = torch.stack([torch.tensor([0.0, 3.0, 1.0]), torch.tensor([58.0, 56.5, 80.0])], -1).double()
     posterior = model.posterior(points)
     for k, twin in enumerate(twins):
-        mean, covariance = twin.joint(points[:, 1], points[:, 0].long())
         place = divmod(k, 3)
-        torch.testing.assert_close(posterior.mean[place].squeeze(-1), mean, rtol=0, atol=1e-9)
-        torch.testing.assert_close(
-            posterior.distribution.covariance_matrix[place], covariance, rtol=0, atol=1e-9
-        )
+        said = posterior.mean[place].squeeze(-1), posterior.distribution.covariance_matrix[place]
+        torch.testing.assert_close(said, twin.joint(points[:, 1], points[:, 0].long()), rtol=0, atol=1e-9)
 
 
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("start", [0.0, 1.7e9])
 @each
-def test_points_of_several_times_are_jointly_predicted(kind):
+def test_learning_and_points_of_several_times_equal_a_dense_solve(kind, start):
     model, twin = model_of(kind, prior_mean=0.3), twin_of(kind, 0.3)
-    arms, times = torch.tensor([0, 3, 3, 1]), torch.tensor([25.0, 22.5, 31.0, 25.0]).double()
+    arms, times = torch.tensor([0, 3, 3, 1]), start + torch.tensor([25.0, 22.5, 31.0, 25.0]).double()
     X = torch.stack([arms.double(), times], -1)
     for learned in (0, 60):
-        told(model, twin, learned)
-        posterior = model.posterior(X)
+        told(model, twin, learned, start)
+        for later in (0.0, 0.6, 3.5, 7.0, 500.0):
+            assert_agree(model, [twin], (model.now or start) + later, 1e-9)
+        posterior, alone = model.posterior(X), model.posterior(X.unsqueeze(-2))
         mean, covariance = twin.joint(times, arms)
-        torch.testing.assert_close(posterior.mean.squeeze(-1), mean, rtol=0, atol=1e-9)
-        torch.testing.assert_close(posterior.distribution.covariance_matrix, covariance, rtol=0, atol=1e-9)
-        alone = model.posterior(X.unsqueeze(-2))
-        torch.testing.assert_close(alone.mean.flatten(), mean, rtol=0, atol=1e-9)
-        torch.testing.assert_close(alone.variance.flatten(), covariance.diagonal(), rtol=0, atol=1e-9)
+        said = posterior.mean.squeeze(-1), posterior.distribution.covariance_matrix
+        torch.testing.assert_close(said, (mean, covariance), rtol=0, atol=1e-9)
+        said = alone.mean.flatten(), alone.variance.flatten()
+        torch.testing.assert_close(said, (mean, covariance.diagonal()), rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("ratio", [1e-3, 1e-6, 1e-9])
@@ -202,31 +192,16 @@ def test_little_noise_keeps_its_figures(ratio):
 
 
 def test_nothing_builds_up_over_thousands_of_rounds():
-    """A cycle that never changes is a regression on 5 columns an arm: 4 000 steps against one solve of it."""
     torch.manual_seed(2)
-    weights = PeriodicTimeKernel(7.0, 1.0, order=2).state_space().components[0].weight.detach()
-    model = ArmGP(N, in_time(PeriodicTimeKernel(7.0, 1.0, order=2)), NOISE)
-    times = 1.7e9 + torch.arange(4_000, dtype=F64) * 0.5
-    arm = torch.randint(N, (4_000,))
-    reward = reward_of(arm, times - 1.7e9)
-    for k in range(4_000):
-        model.observe_arms(arm[k], reward[k], float(times[k]))
-
-    def columns(arms, moments):  # (n, N * 5)
-        angle = 2 * torch.pi * (moments - 1.7e9)[:, None] * torch.arange(3) / 7
-        waves = torch.cat([angle.cos(), angle[:, 1:].sin()], -1) * torch.cat([weights, weights[1:]]).sqrt()
-        return (torch.linalg.cholesky(K)[arms].unsqueeze(-1) * waves.unsqueeze(-2)).flatten(-2)
-
-    design = columns(arm, times)
-    precision = torch.eye(design.shape[1], dtype=F64) + design.mT @ design / NOISE
-    at = columns(torch.arange(N), times[-1:] + 3.0)
-    expected = at @ torch.linalg.solve(precision, design.mT @ reward / NOISE)
-    spread = at @ torch.linalg.solve(precision, at.mT)
-    mean, covariance = model.joint(float(times[-1]) + 3.0)
-    torch.testing.assert_close(mean, expected, rtol=0, atol=1e-9)
-    torch.testing.assert_close(covariance, spread, rtol=0, atol=1e-11)
-    gain = 0.5 * torch.linalg.slogdet(precision).logabsdet
-    assert float(model.information_gain) == pytest.approx(float(gain), abs=1e-8)
+    kernel = PeriodicTimeKernel(7.0, 1.0, order=2)
+    model = ArmGP(N, in_time(kernel), NOISE)
+    twin = DenseTerms([(K, over.cosines(7.0, weights_of(kernel)))], NOISE)
+    for k, arm in enumerate(torch.randint(N, (2_000,))):
+        time = 1.7e9 + 0.5 * k
+        reward = reward_of(arm, 0.5 * k)
+        model.observe_arms(arm, reward, time)
+        twin.observe(arm, reward, time)
+    assert_agree(model, [twin], time + 3.0)
 
 
 def test_more_arms_and_other_hyperparameters_are_as_if_from_the_start():

@@ -121,24 +121,15 @@ def test_lemma_4_4(num_arms: int, dim: int, lengthscale: float, ridge: float, be
     assert (h <= beta**2 * gaps**2 / (2 * alpha * gamma) + 2 * gamma + 1e-6).all()
 
 
-def test_exploration_of_a_batch_equals_that_of_its_members_alone() -> None:
+def test_members_of_a_batch_may_differ_in_covariance_ridge_beta_and_alpha() -> None:
     K = torch.stack([covariance(30, 2, scale) for scale in (0.2, 0.5, 1.0)])
     phi, gaps = features_of_covariance(K), uniform(3, 30)
-    gamma = fractional_gain(phi, 1e-2)
-    together = optimal_exploration(phi, gaps, 1e-2, 20.0, 0.3, gamma)
-    for k in range(3):
-        alone = optimal_exploration(phi[k], gaps[k], 1e-2, 20.0, 0.3, gamma[k])
-        torch.testing.assert_close(together[k], alone, rtol=0, atol=1e-6)
-
-
-def test_members_of_a_batch_may_differ_in_ridge_beta_and_alpha() -> None:
-    phi, gaps = features_of_covariance(covariance(30, 2, 0.5)), uniform(3, 30)
     each = torch.tensor([[1e-3, 1e-2, 1e-1], [5.0, 20.0, 200.0], [0.2, 0.3, 0.4]], dtype=torch.float64)
     gamma = fractional_gain(phi, each[0])
-    together = optimal_exploration(phi.expand(3, -1, -1), gaps, *each, gamma, tolerance=1e-12)
+    together = optimal_exploration(phi, gaps, *each, gamma, tolerance=1e-12)
     for k, own in enumerate(each.T.tolist()):
-        assert gamma[k] == pytest.approx(float(fractional_gain(phi, own[0])), rel=1e-12)
-        alone = optimal_exploration(phi, gaps[k], *own, gamma[k], tolerance=1e-12)
+        assert gamma[k] == pytest.approx(float(fractional_gain(phi[k], own[0])), rel=1e-12)
+        alone = optimal_exploration(phi[k], gaps[k], *own, gamma[k], tolerance=1e-12)
         torch.testing.assert_close(together[k], alone, rtol=0, atol=1e-6)
 
 
