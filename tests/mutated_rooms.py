@@ -18,7 +18,7 @@ def _laws(*names: str) -> str:
 
 
 _ARMS = "models/test_laws.py models/test_attack_models.py " + " ".join(
-    f"models/test_arm_gp_{what}.py" for what in ("posterior", "late", "exact")
+    f"models/test_arm_gp_{what}.py" for what in ("posterior", "exact")
 )
 _POINTS = "models/test_laws.py models/test_attack_models.py " + " ".join(
     f"models/test_{what}.py" for what in ("online_gp", "padded_factor")
@@ -28,9 +28,9 @@ ROOMS: dict[str, dict[str, str]] = {
     "designs": {"theory/optimal_design.py": "theory/test_optimal_design.py"},
     "kernels": {
         "kernels/arms.py": "models/test_refused_by_name.py kernels/test_arm_covariance.py "
-        "kernels/test_contextual_kernels.py policies/test_neural.py",
-        "kernels/composed.py": "kernels/test_spatio_temporal.py kernels/test_contextual_kernels.py "
-        "models/test_botorch_paths.py models/test_hyperparameters.py",
+        "policies/test_neural.py",
+        "kernels/composed.py": "kernels/test_temporal.py kernels/test_arm_covariance.py "
+        "models/test_botorch_calls.py models/test_hyperparameters.py",
         "kernels/state_space.py": "kernels/test_smooth_time.py models/test_state_space_arms.py",
         "kernels/temporal.py": "models/test_refused_by_name.py kernels/test_temporal.py kernels/test_smooth_time.py",
     },

@@ -7,9 +7,7 @@ import pytest
 import torch
 from botorch.acquisition import (
     AcquisitionFunction,
-    LogExpectedImprovement,
     multi_objective,
-    qLogExpectedImprovement,
     qLowerBoundMaxValueEntropy,
     qMaxValueEntropy,
 )
@@ -83,9 +81,6 @@ def test_the_table_sees_a_model_whose_variance_is_wrong_by_2_percent(label):
     assert fooled == {"PosteriorMean", "ScalarizedPosteriorMean", "PathwiseThompsonSampling"}
 
 
-# -- what the table leaves open ----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("label", [label for label in twins.MODELS if "OnlineGP" not in label])
 @pytest.mark.parametrize("entropy", [qMaxValueEntropy, qLowerBoundMaxValueEntropy])
 def test_three_arms_by_entropy_are_those_chosen_on_a_botorch_model(entropy, label):
@@ -126,17 +121,3 @@ def test_the_largest_value_of_a_drifting_function_is_that_of_its_present():
         model, model.candidates(late).squeeze(-2), num_mv_samples=200, train_inputs=torch.zeros(0, 2, **F64)
     )
     assert given.posterior_max_values.max() < mean.max() + 5 * variance.max().sqrt()
-
-
-@pytest.mark.parametrize("arms", [True, False])
-@pytest.mark.parametrize(
-    "make", [lambda m: LogExpectedImprovement(m, 0.4), lambda m: qLogExpectedImprovement(m, 0.4)]
-)
-def test_what_looks_only_at_its_inputs_is_the_same_with_the_time_in_a_column(make, arms):
-    model, now = drifting(arms), 7.0
-    X = torch.arange(6, **F64).reshape(6, 1, 1) if arms else torch.rand(6, 1, 2, **F64)
-    torch.manual_seed(0)
-    seen = make(AtTime(model, now))(X)
-    torch.manual_seed(0)
-    with_column = make(model)(torch.cat([X, torch.full((6, 1, 1), now, **F64)], -1))
-    torch.testing.assert_close(seen, with_column)

@@ -123,9 +123,6 @@ def test_a_policy_draws_on_from_its_saved_state(space):
     assert len(set(indices[0])) == 5
 
 
-# -- over points ---------------------------------------------------------------------------------------------
-
-
 def smooth_in_time():
     kernel = MaternKernel(nu=2.5).double()
     kernel.lengthscale = 4.0

@@ -146,9 +146,6 @@ def test_built_by_name_takes_what_the_constructor_takes():
         ThompsonSampling(**by_name(model=model, widht=2.0))
 
 
-# -- q points by q independent draws, as BoTorch asks for them ------------------------------------------------
-
-
 def make(kind):
     """An acquisition and the choices it knows."""
     points, arms = torch.rand(N, 2, **F64), torch.arange(N, **F64).unsqueeze(-1)
@@ -238,9 +235,6 @@ def test_points_are_found_one_after_the_other_by_optimize_acqf():
             assert values[k] >= acquisition(grid.unsqueeze(-2)).max() - 1e-3
     jointly, _ = optimize_acqf(make("points")[0], bounds, q=2, num_restarts=2, raw_samples=16)
     assert jointly.shape == (2, 2)
-
-
-# -- what has no draws -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("over", [OptimisticOverPriors, BayesianOverPriors, LikeliestPrior])

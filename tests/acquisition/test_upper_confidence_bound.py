@@ -103,9 +103,6 @@ def test_is_found_by_name_and_optimised_over_choices():
     torch.testing.assert_close(value, index.max())
 
 
-# -- several points ----------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("width", [2.5, torch.tensor(2.5, **F64), ConstantWidth(2.5)])
 @pytest.mark.parametrize("q", [1, 3])
 def test_it_is_botorch_s_with_the_width_squared_for_beta(q, width):
@@ -174,9 +171,6 @@ def test_it_is_found_by_name_and_moves_with_its_model():
     assert ucb.width == 1.5
     assert ucb.X_pending.shape == (1, 2)
     assert {"width", "beta_prime"} <= dict(ucb.named_buffers()).keys()
-
-
-# -- pending points: sigma as if the mean had been observed there, mu as it is -------------------------------
 
 
 def test_pending_points_are_a_hand_made_fantasy_at_the_mean_however_they_are_told():

@@ -15,13 +15,14 @@ from tests.reference.kernels import rbf
 
 N, S, T = 6, 2, 12
 LINE = torch.linspace(0, 1, N, dtype=torch.float64).unsqueeze(-1)
-ALL = torch.eye(2)
-MODELS_BY_DTYPE = {
-    "covariance": lambda dtype: models.ArmGP(2, ALL, 0.01, form="covariance", dtype=dtype),
-    "factor": lambda dtype: models.ArmGP(2, ALL, 0.01, form="factor", dtype=dtype),
-    "OnlineGP": lambda dtype: models.OnlineGP(RBFKernel(), 0.01, input_dim=1, dtype=dtype),
-    "SketchedGP": lambda dtype: models.SketchedGP(2, ALL, 0.01, dtype=dtype),
-    "WeightedGP": lambda dtype: WeightedGP(ALL.to(dtype), RBFKernel(), 0.01),
+MODELS = {
+    "covariance": lambda arms, kernel, noise: models.ArmGP(arms, kernel, noise, form="covariance"),
+    "factor": lambda arms, kernel, noise: models.ArmGP(arms, kernel, noise, form="factor"),
+    "OnlineGP": lambda arms, kernel, noise: models.OnlineGP(kernel, noise, input_dim=1, dtype=arms.dtype),
+    "SketchedGP": lambda arms, kernel, noise: models.SketchedGP(
+        arms, kernel, noise, sampling=models.LeverageSampling(1e12)
+    ),
+    "WeightedGP": lambda arms, kernel, noise: WeightedGP(arms, kernel, noise, discount=1 - 1e-12),
 }
 SMALL = {"hidden": 8, "depth": 2, "training_steps": 2, "least_reward": -1.0}
 
@@ -88,10 +89,13 @@ def test_rewards_that_no_network_can_be_trained_on_are_refused_by_name():
 
 
 @pytest.mark.parametrize("dtype", validation.LARGEST_REWARD)
-@pytest.mark.parametrize("name", [*MODELS_BY_DTYPE])
+@pytest.mark.parametrize("name", MODELS)
 def test_the_largest_reward_leaves_finite_likelihoods_and_a_larger_one_is_refused(name, dtype):
     """In the dtype that computes, whatever that of the rewards."""
-    model, most = MODELS_BY_DTYPE[name](dtype), validation.LARGEST_REWARD[dtype]
+    model, most = (
+        MODELS[name](torch.eye(2, 1, dtype=dtype), RBFKernel(), 0.01),
+        validation.LARGEST_REWARD[dtype],
+    )
     X = torch.zeros(1, 1, dtype=dtype)
     for reward in (1.5 * most, -2 * most, 1e200):
         with pytest.raises(ValueError, match=rf"Y must be at most {re.escape(f'{most:g}')} in size"):
@@ -104,17 +108,6 @@ def test_the_largest_reward_leaves_finite_likelihoods_and_a_larger_one_is_refuse
     posterior = model.posterior(X)
     assert posterior.mean.isfinite().all()
     assert (posterior.mean.abs() < 1e-3 * most).all()
-
-
-MODELS = {
-    "covariance": lambda arms, kernel, noise: models.ArmGP(arms, kernel, noise, form="covariance"),
-    "factor": lambda arms, kernel, noise: models.ArmGP(arms, kernel, noise, form="factor"),
-    "OnlineGP": lambda arms, kernel, noise: models.OnlineGP(kernel, noise, input_dim=1),
-    "SketchedGP": lambda arms, kernel, noise: models.SketchedGP(
-        arms, kernel, noise, sampling=models.LeverageSampling(1e12)
-    ),
-    "WeightedGP": lambda arms, kernel, noise: WeightedGP(arms, kernel, noise, discount=1 - 1e-12),
-}
 
 
 def truth(arms, kernel, noise, pulled, rewards):

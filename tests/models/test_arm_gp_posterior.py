@@ -123,9 +123,6 @@ def test_covariance_with_an_arm_is_a_column_of_the_joint_covariance(form, batch)
     assert torch.allclose(model.covariance_with(arm, 7.0), expected, **exactly)
 
 
-# -- copies and states ---------------------------------------------------------------------------------
-
-
 def learn(model, steps):
     shape = model.batch_shape
     for step in range(steps):
@@ -221,9 +218,6 @@ def test_a_state_is_taken_whether_the_batch_was_wide_from_the_start_or_made_wide
     torch.testing.assert_close(
         (*told.joint(), *told.marginals()), (*other.joint(), *other.marginals()), rtol=0, atol=0
     )
-
-
-# -- the root of the covariance that joint draws are made from -----------------------------------------------
 
 
 def with_root(batch=(3,), noise=0.05):

@@ -1,6 +1,5 @@
 """Random lives of every model beside twins in extended precision (``--full``: ten times as many)."""
 
-import copy
 import math
 
 import pytest
@@ -11,6 +10,8 @@ from bandits_torch.models import ArmGP, OnlineGP, SketchedGP
 from bandits_torch.models.arms.prior import ArmPrior
 from bandits_torch.models.arms.weighted_gp import WeightedGP
 from bandits_torch.models.cholesky import independent
+from bandits_torch.state import differing
+from tests.fuzz.living import state_of
 from tests.reference import precise
 from tests.reference.arm_gp_twins import smooth
 from tests.reference.attack_models import MODELS, attack
@@ -42,24 +43,26 @@ def test_a_member_that_forgot_everything_is_as_new(form):
     assert torch.equal(model.log_likelihood, torch.zeros(2, dtype=F64))
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda noise: ArmGP(3, smooth(3), noise, form="covariance"),
-        lambda noise: ArmGP(3, smooth(3), noise, form="factor"),
-        lambda noise: SketchedGP(3, smooth(3), noise),
-        lambda noise: WeightedGP(3, smooth(3), noise),
-        lambda noise: OnlineGP(ArmCovarianceKernel(smooth(3)), noise, input_dim=1),
-        lambda noise: OnlineGP(ArmCovarianceKernel(2.0**40 * smooth(3)), 2.0**40 * noise, input_dim=1),
-    ],
-    ids=["covariance", "factor", "SketchedGP", "WeightedGP", "OnlineGP", "OnlineGP in another unit"],
-)
-def test_a_ratio_of_which_float64_leaves_nothing_is_refused_by_name(make):
-    make(1.01e-10)
+# By their noise variance.
+RATIOS = {
+    "covariance": lambda noise: ArmGP(3, smooth(3), noise, form="covariance"),
+    "factor": lambda noise: ArmGP(3, smooth(3), noise, form="factor"),
+    "SketchedGP": lambda noise: SketchedGP(3, smooth(3), noise),
+    "WeightedGP": lambda noise: WeightedGP(3, smooth(3), noise),
+    "OnlineGP": lambda noise: OnlineGP(ArmCovarianceKernel(smooth(3)), noise, input_dim=1),
+    "OnlineGP in another unit": lambda noise: OnlineGP(
+        ArmCovarianceKernel(2.0**40 * smooth(3)), 2.0**40 * noise, input_dim=1
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RATIOS)
+def test_a_ratio_of_which_float64_leaves_nothing_is_refused_by_name(name):
+    RATIOS[name](1.01e-10)
     with pytest.raises(
         ValueError, match=r"noise_variance must be at least 1e-10 of .*prior variance.*1.0e-12"
     ):
-        make(1e-12)
+        RATIOS[name](1e-12)
 
 
 @pytest.mark.parametrize("learn", ["observe_arms", "take"])
@@ -105,13 +108,9 @@ def test_rows_within_the_span_of_others_are_left_out_and_no_others():
     ],
 )
 def test_what_the_constructor_refuses_is_not_adopted(form, noise, mean, name):
-    if form == "OnlineGP":
-        model = OnlineGP(ArmCovarianceKernel(smooth(3)), 0.1, input_dim=1)
-    else:
-        model = ArmGP(3, smooth(3), 0.1, form=form)
+    model = RATIOS[form](0.1)
     model.observe(torch.tensor([[1.0]], dtype=F64), torch.tensor([[0.3]], dtype=F64))
-    before = copy.deepcopy(model.state_dict())
+    before = state_of(model)
     with pytest.raises(ValueError, match=name):
         model.adopt(torch.tensor(noise, dtype=F64), torch.tensor(mean, dtype=F64))
-    after = model.state_dict()
-    assert all(torch.equal(before[key], after[key]) for key in before if torch.is_tensor(before[key]))
+    assert not differing(before, state_of(model))

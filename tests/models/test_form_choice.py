@@ -145,9 +145,6 @@ def test_a_variance_that_grows_with_time_goes_by_the_number_of_arms_for_good(arm
     assert auto._belief.form_name == form
 
 
-# -- the rule, at its own constants ------------------------------------------------------------------------
-
-
 @pytest.fixture
 def pays(monkeypatch):
     """``covariance_pays`` by b, N, whether the model drifts, n and u, on a CPU in float64 unless told."""

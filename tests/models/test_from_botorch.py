@@ -16,6 +16,8 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from bandits_torch.acquisition import PathwisePointDraw
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.models import OnlineGP
+from bandits_torch.state import differing
+from tests.fuzz.living import state_of
 
 F64 = {"dtype": torch.float64}
 LOW, RANGE = torch.tensor([1000.0, -3.0], **F64), torch.tensor([100.0, 5.0], **F64)
@@ -168,14 +170,14 @@ def test_one_call_refits_as_botorch_does(name, running, fitted):
 
 def test_a_fit_that_fails_leaves_the_model_as_it_was(fitted):
     model = OnlineGP.from_botorch(fitted["standardised and normalised"], running=True)
-    before = {k: v.clone() for k, v in model.state_dict().items() if torch.is_tensor(v)}
+    before = state_of(model)
 
     def fails(*_args, **_kwargs):
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         model.refit(optimizer=fails)
-    assert all(torch.equal(v, model.state_dict()[k]) for k, v in before.items())
+    assert not differing(before, state_of(model))
 
 
 def test_what_it_takes_is_a_copy_and_what_it_saves_is_all_of_it(fitted):
@@ -238,35 +240,24 @@ def test_a_plain_model_goes_to_botorch_too():
     assert_same(model, model.to_botorch(), X[:, None] + 0.1)
 
 
-def test_units_follow_the_data_of_one_model_alone(fitted):
-    many = OnlineGP.from_botorch(fitted["standardised"], running=True).expand(torch.Size([3]))
-    changes = (
-        lambda model: model.observe(points(1, 0), outcomes(points(1, 0), 1)),
-        lambda model: model.forget(),
-    )
-    for change in changes:
-        with pytest.raises(ValueError, match="running=True follows one model"):
-            change(many)
-    OnlineGP.from_botorch(fitted["standardised"]).expand(torch.Size([3])).observe(
-        points(1, 0), outcomes(points(1, 0), 1)
-    )
-
-
-def test_units_do_not_follow_the_data_where_one_has_its_own_noise(fitted):
-    model, A = OnlineGP.from_botorch(fitted["standardised"], running=True), points(5, 2, 1)
-    noisy = model.condition_on_observations(
-        points(1, 0), torch.ones(1, 1, **F64), noise=torch.ones(1, 1, **F64)
-    )
+def test_units_follow_the_data_of_one_model_alone_without_noise_of_its_own(fitted):
+    new, row = (points(1, 0), outcomes(points(1, 0), 1)), torch.tensor(0)
+    model = OnlineGP.from_botorch(fitted["standardised"], running=True)
+    many = model.expand(torch.Size([3]))
+    noisy = model.condition_on_observations(new[0], torch.ones(1, 1, **F64), noise=torch.ones(1, 1, **F64))
+    A = points(5, 2, 1)
     before = noisy.posterior(A).mean
-    row = torch.tensor(0)
-    for change in (
-        lambda: noisy.observe(points(1, 1), outcomes(points(1, 0), 1)),
-        noisy.forget,
-        lambda: noisy.remove(row),
+    for match, change in (
+        ("running=True follows one model", lambda: many.observe(*new)),
+        ("running=True follows one model", many.forget),
+        ("conditioned with noise=", lambda: noisy.observe(*new)),
+        ("conditioned with noise=", noisy.forget),
+        ("conditioned with noise=", lambda: noisy.remove(row)),
     ):
-        with pytest.raises(ValueError, match="conditioned with noise="):
+        with pytest.raises(ValueError, match=match):
             change()
     assert torch.equal(noisy.posterior(A).mean, before)
+    OnlineGP.from_botorch(fitted["standardised"]).expand(torch.Size([3])).observe(*new)
 
 
 def test_noise_variances_are_in_the_unit_of_outcomes_where_botorch_s_are_of_standardised_ones():

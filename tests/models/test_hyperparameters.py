@@ -1,6 +1,5 @@
 """Hyperparameters learned: towards the truth, as BoTorch would, each member its own, and the model rebuilt exactly."""
 
-import copy
 import math
 from functools import partial
 
@@ -33,6 +32,8 @@ from bandits_torch.models import (
 )
 from bandits_torch.models.hyperparameters import fit_hyperparameters, held_data, learnable
 from bandits_torch.policies import Observation
+from bandits_torch.state import differing
+from tests.fuzz.living import state_of
 from tests.reference.kernels import rbf, scaled
 
 
@@ -72,9 +73,6 @@ def values_of(model, X):
     with torch.no_grad():
         posterior = model.posterior(X.unsqueeze(-2))
         return posterior.mean, posterior.variance
-
-
-# -- what is learned -----------------------------------------------------------------------------------
 
 
 def test_a_fit_moves_lengthscale_noise_outputscale_and_rate_towards_the_truth():
@@ -310,30 +308,19 @@ def test_what_is_learnable_begins_as_the_kernel_given():
     matern.lengthscale = 0.4
     smooth = MaternKernel(nu=2.5).double()
     smooth.lengthscale = 7.0
-    for kernel in (
-        SpatioTemporalKernel(matern, WienerKernel(0.02)),
-        SpatioTemporalKernel(scaled(kernel_of(0.3), 3.0), smooth),
-        kernel_of(0.3, 0.05),
-        kernel_of(0.3, 1e-15),
+    rates, batch = torch.tensor([0.1, 0.3, 0.5]).double(), {"batch_shape": torch.Size([3])}
+    for kernel, several in (
+        (SpatioTemporalKernel(matern, WienerKernel(0.02)), (1, 3)),
+        (SpatioTemporalKernel(scaled(kernel_of(0.3), 3.0), smooth), (1, 3)),
+        (kernel_of(0.3, 0.05), (1, 3)),
+        (kernel_of(0.3, 1e-15), (1, 3)),
+        # every replicate at its own rate
+        (SpatioTemporalKernel(kernel_of(0.3), ExponentialForgettingKernel(rates, **batch)), (3,)),
+        (SpatioTemporalKernel(kernel_of(0.3), WienerKernel(rates, **batch)), (3,)),
     ):
-        for replicates in (1, 3):
-            new = learnable(kernel, 2, replicates)
-            with torch.no_grad():
-                expected = kernel(X).to_dense()
-                actual = new(X).to_dense()
+        for replicates in several:
+            actual, expected = learnable(kernel, 2, replicates)(X).to_dense(), kernel(X).to_dense()
             torch.testing.assert_close(actual, expected.expand_as(actual), rtol=1e-6, atol=1e-9)
-
-
-@pytest.mark.parametrize("kind", [ExponentialForgettingKernel, WienerKernel])
-def test_every_replicate_begins_at_its_own_rate(kind):
-    rates = torch.tensor([0.1, 0.3, 0.5]).double()
-    kernel = SpatioTemporalKernel(kernel_of(0.3), kind(rates, batch_shape=torch.Size([3])))
-    X = inputs_of(6, over_time=True)
-    new = learnable(kernel, 2, 3)(X).to_dense()
-    torch.testing.assert_close(new, kernel(X).to_dense(), rtol=1e-6, atol=1e-9)
-
-
-# -- the model afterwards ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("members", [[0, 1, 2], [1]])
@@ -397,16 +384,6 @@ def test_arms_learn_what_points_learn(form, rate):
     ours = over_arms.marginals(31.0)
     torch.testing.assert_close(ours[0], mean[:, 0, 0], rtol=0, atol=1e-4)
     torch.testing.assert_close(ours[1], variance[:, 0, 0], rtol=0, atol=1e-4)
-    anew = ArmGP(
-        arms,
-        over_arms.prior.kernel,
-        over_arms.noise_variance,
-        prior_mean=over_arms._belief.prior_mean[0],
-        form=form,
-    )
-    for k in range(30):
-        anew.observe_arms(index[k], y[k, 0], float(times[k]))
-    torch.testing.assert_close(ours[0], anew.marginals(31.0)[0], rtol=0, atol=1e-8)
 
 
 def test_members_over_arms_adopt_noise_and_mean_of_their_own():
@@ -464,11 +441,10 @@ def test_a_fit_that_is_refused_leaves_the_kernel_as_it_was(monkeypatch):
     monkeypatch.setattr(refused, "adopt", refuse)
     for model, name in ((linear, r"model\.prior_mean"), (refused, "noise_variance")):
         model.observe(inputs_of(12), draw_of(kernel_of(), inputs_of(12), 0.1))
-        before = copy.deepcopy(model.kernel.state_dict())
+        before = state_of(model.kernel)
         with pytest.raises(ValueError, match=f"^{name} must"):
             fit_hyperparameters(model, [0])
-        after = model.kernel.state_dict()
-        assert all(torch.equal(value, after[key]) for key, value in before.items())
+        assert not differing(before, state_of(model.kernel))
 
 
 def test_rewards_with_noise_of_their_own_are_refused_with_nothing_changed():
@@ -479,25 +455,17 @@ def test_rewards_with_noise_of_their_own_are_refused_with_nothing_changed():
     points = model_over(learnable(kernel_of(), 2))
     points.observe(X, torch.rand(6, 1).double())
     points = points.condition_on_observations(X[:2], torch.rand(2, 1).double(), noise=half.expand(2, 1))
+    own = "must be one whose observations all have its noise_variance"
+    data = {0: (X, torch.rand(6).double())}
     for model, refused, match in (
-        (arms, lambda: fit_hyperparameters(arms, [0, 1], data={0: (X, torch.rand(6).double())}), "single"),
-        (
-            points,
-            lambda: fit_hyperparameters(points, [0]),
-            "must be one whose observations all have its noise_variance",
-        ),
-        (
-            points,
-            lambda: points.adopt(half, half),
-            "must be one whose observations all have its noise_variance",
-        ),
+        (arms, lambda: fit_hyperparameters(arms, [0, 1], data=data), "single"),
+        (points, lambda: fit_hyperparameters(points, [0]), own),
+        (points, lambda: points.adopt(half, half), own),
     ):
-        tensors = dict(model.named_parameters()) | dict(model.named_buffers())
-        before = {name: tensor.detach().clone() for name, tensor in tensors.items()}
+        before = state_of(model)
         with pytest.raises(ValueError, match=match):
             refused()
-        after = {name: tensor.detach() for name, tensor in tensors.items()}
-        torch.testing.assert_close(after, before, rtol=0, atol=0, equal_nan=True)
+        assert not differing(before, state_of(model))
 
 
 def test_candidate_priors_of_a_stack_are_fitted_each():

@@ -1,7 +1,4 @@
-"""Laws of every model that learns one observation at a time, whatever holds its posterior.
-
-That what a model says is right after any life is for ``test_attack_models.py``; here a model is compared with itself.
-"""
+"""Laws of every model that learns one observation at a time: each is compared with itself."""
 
 import copy
 import io

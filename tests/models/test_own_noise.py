@@ -1,7 +1,4 @@
-"""Rewards with a noise variance of their own: copies, rebuilding, questions, and who refuses them.
-
-That the posterior is right is seen in random lives (``test_attack_models.py``).
-"""
+"""Rewards with a noise variance of their own: copies, rebuilding, questions, and who refuses them."""
 
 import copy
 import math

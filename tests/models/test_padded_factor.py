@@ -116,9 +116,6 @@ def test_a_row_that_is_learned_costs_no_copy_of_the_others():
         assert model.data._padded.solid.data_ptr() == memory
 
 
-# -- removing a row --------------------------------------------------------------------------------------
-
-
 def factor(*shape, seed=0):
     n = shape[-1]
     root = torch.randn(*shape, n, generator=torch.Generator().manual_seed(seed), **F64)
@@ -168,9 +165,6 @@ def test_folding_candidates_equals_a_product_per_candidate(factors, extra, q):
     left = torch.randn(*factors, 7, 2, **F64)
     points, unfold = fold(X, factors)
     torch.testing.assert_close(unfold(left @ points.mT).expand((left @ X.mT).shape), left @ X.mT)
-
-
-# -- matrices that are barely positive semi-definite, or not ---------------------------------------------
 
 
 VECTOR = torch.linspace(1, 2, 6, dtype=torch.float64)

@@ -1,7 +1,4 @@
-"""What kernels, models and what is built on them cannot use is refused by a ValueError that names the argument.
-
-Of constructors, and of what every model is told, see tests/fuzz. Here is what that leaves out.
-"""
+"""What kernels and models cannot use, and tests/fuzz leaves out, is refused by a ValueError that names the argument."""
 
 import math
 

@@ -7,6 +7,7 @@ from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKern
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.covariance_form import column_error, posterior_of_counts
 from tests.reference.arm_gp_twins import smooth
+from tests.reference.dense_arm_gp import DenseArmGP
 
 N = 12
 K = smooth(N, 0.3)
@@ -173,21 +174,14 @@ def test_windows_stay_exact_whatever_the_noise(form, noise_variance):
 
 
 def test_posterior_of_counts_is_the_dense_one():
-    random = torch.Generator().manual_seed(0)
     count = torch.tensor([3.0, 0, 1, 50, 0, 2, 1, 1, 7, 0, 4, 1], dtype=F64)
-    total = torch.randn(N, generator=random, dtype=F64) * count
-    noise = torch.tensor(0.05, dtype=F64)
-    exact = posterior_of_counts(K, count, total, noise)
-    u = count.nonzero().squeeze(-1)
-    A = K[u][:, u] + torch.diag(noise / count[u])
-    mean = K[:, u] @ torch.linalg.solve(A, total[u] / count[u])
-    covariance = K - K[:, u] @ torch.linalg.solve(A, K[u])
-    own_mean, own_covariance = exact.among()
-    torch.testing.assert_close(own_mean, mean)
-    torch.testing.assert_close(own_covariance, covariance)
-    torch.testing.assert_close(
-        exact.gain, 0.5 * torch.logdet(torch.eye(len(u), dtype=F64) + K[u][:, u] * (count[u] / noise))
-    )
+    mean, dense = torch.randn(N, generator=torch.Generator().manual_seed(0), dtype=F64), DenseArmGP(K, 0.05)
+    for arm in range(N):
+        for _ in range(int(count[arm])):
+            dense.observe(arm, mean[arm])
+    exact, right = posterior_of_counts(K, count, mean * count, torch.tensor(0.05, dtype=F64)), dense.answers()
+    torch.testing.assert_close(exact.among(), (right.mean, right.covariance))
+    assert float(exact.gain) == pytest.approx(right.information_gain)
 
 
 def test_column_error_is_the_error_of_a_column():

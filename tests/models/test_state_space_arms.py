@@ -1,5 +1,4 @@
-"""Cycles and smooth drift over arms: the state agrees with a dense GP. Of what comes late, is forgotten or left out see
-the random lives (``test_attack_models.py``)."""
+"""Cycles and smooth drift over arms: the state agrees with a dense GP."""
 
 import pytest
 import torch

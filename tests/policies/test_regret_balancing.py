@@ -101,7 +101,7 @@ def test_over_points_it_follows_the_least_played_and_drops_by_reward() -> None:
     for t in range(1, 41):
         followed, choice = slow.followed(), policy.choose(t)
         kernel, level = lengthscale([0.15, 0.5, 1.0][followed]), [0.0, -4.0, 0.0][followed]
-        mean, covariance, _ = dense_posterior(kernel, X, y, NOISE, torch.cat([choice.arm, GRID]), level)
+        mean, covariance, *_ = dense_posterior(kernel, X, y, NOISE, torch.cat([choice.arm, GRID]), level)
         sigma = covariance.diagonal().clamp_min(0).sqrt()
         index = mean + 2 * sigma
         assert int(choice.why["prior"]) == followed

@@ -64,11 +64,12 @@ class DenseTerms(DenseArmGP):
         super().__init__(terms[0][0], noise_variance, prior_mean)
         self.terms = terms
 
-    def _k(self, a: Tensor, s: Tensor, b: Tensor, t: Tensor) -> Tensor:
-        return sum(K[a][:, b] * over(s, t) for K, over in self.terms)
+    def _k(self, a: Tensor, b: Tensor) -> Tensor:
+        i, j = a[:, 0].long(), b[:, 0].long()
+        return sum(K[i][:, j] * over(a[:, 1], b[:, 1]) for K, over in self.terms)
 
 
-class DenseMember:
+class DenseMember(DenseArmGP):
     """One member with cycles: a prior mean with a cycle, and a covariance that fades by one clock and turns by another.
 
     Args:
@@ -78,50 +79,33 @@ class DenseMember:
         waves: a period, a harmonic, its share of the cycle's variance, and the prior mean's a and b, (N,) each.
     """
 
+    numbers = 2
+
     def __init__(self, covariance, noise_variance, rate, share, cycle_rate, level, waves) -> None:
-        self.covariance, self.noise_variance = covariance, float(noise_variance)
-        self.rate, self.share, self.cycle_rate, self.level, self.waves = rate, share, cycle_rate, level, waves
-        self.held: list[tuple[int, float, tuple[float, float]]] = []
-
-    def observe(self, arm: int, reward: float, time: tuple[float, float]) -> None:
-        self.held.append((int(arm), float(reward), time))
-
-    def over_time(self, one: tuple[float, float], two: tuple[float, float]) -> float:
-        gap, turn = abs(one[0] - two[0]), one[1] - two[1]
-        level, cycle = ((1 - rate) ** (gap / 2) for rate in (self.rate, self.cycle_rate))
-        wave = sum(q * math.cos(2 * math.pi * h * turn / period) for period, h, q, _, _ in self.waves)
-        return (1 - self.share) * level + self.share * cycle * wave
+        super().__init__(covariance, noise_variance, level)
+        self.covariance, self.rate, self.share, self.cycle_rate = covariance, rate, share, cycle_rate
+        self.waves = waves
 
     @property
     def mean(self) -> Tensor:
-        return self.mean_at(0.0)
-
-    def mean_at(self, u: float) -> Tensor:
-        angles = [2 * math.pi * h * u / period for period, h, *_ in self.waves]
-        told = zip([wave[3:] for wave in self.waves], angles, strict=True)
-        return self.level + sum(a * math.cos(x) + b * math.sin(x) for (a, b), x in told)
-
-    def between(self, times: Sequence[tuple[float, float]], others: Sequence[tuple[float, float]]) -> Tensor:
-        return torch.tensor([[self.over_time(s, t) for t in others] for s in times], dtype=torch.float64)
-
-    def joint(self, time: tuple[float, float]) -> tuple[Tensor, Tensor]:
-        """Mean (N,) and covariance (N, N) at a time."""
-        return self.given(*([row[i] for row in self.held] for i in range(3)), time)
+        """Of all arms, as a cycle begins."""
+        return self._mean(self._inputs(torch.arange(len(self.K)), (0.0, 0.0)))
 
     def fit(self, arms, rewards, times, now):
         """As ``DensePrior`` has it, without the likelihood."""
-        mean, covariance = self.given(arms, rewards, times, now)
+        self.held = list(zip(arms, rewards, times, strict=True))
+        mean, covariance = self.joint(now)
         return mean, covariance.diagonal(), None
 
-    def given(self, arms, rewards, times, now) -> tuple[Tensor, Tensor]:
-        """Rewards of arms at times: Rasmussen & Williams 2006, equations 2.25 and 2.26."""
-        K, mean = self.covariance, self.mean_at(now[1])
-        if not arms:
-            return mean, K
-        A = K[arms][:, arms] * self.between(times, times)
-        A = A + self.noise_variance * torch.eye(len(arms), dtype=torch.float64)
-        cross = K[arms] * self.between(times, [now])
-        seen = [y - float(self.mean_at(t[1])[i]) for i, y, t in zip(arms, rewards, times, strict=True)]
-        residual = torch.tensor(seen, dtype=torch.float64)
-        solved = torch.linalg.solve(A, torch.cat([residual.unsqueeze(-1), cross], -1))
-        return mean + cross.T @ solved[:, 0], K - cross.T @ solved[:, 1:]
+    def _k(self, a: Tensor, b: Tensor) -> Tensor:
+        gap, turn = apart(a[:, 1], b[:, 1]), a[:, None, 2] - b[:, 2]
+        level, cycle = ((1 - rate) ** (gap / 2) for rate in (self.rate, self.cycle_rate))
+        wave = sum(q * torch.cos(2 * math.pi * h * turn / period) for period, h, q, _, _ in self.waves)
+        return super()._k(a, b) * ((1 - self.share) * level + self.share * cycle * wave)
+
+    def _mean(self, a: Tensor) -> Tensor:
+        arm, mean = a[:, 0].long(), super()._mean(a)
+        for period, h, _, cosine, sine in self.waves:
+            angle = 2 * math.pi * h * a[:, 2] / period
+            mean = mean + cosine[arm] * angle.cos() + sine[arm] * angle.sin()
+        return mean

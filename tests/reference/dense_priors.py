@@ -6,7 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from tests.reference.dense_arm_gp import Answers, DenseArmGP, forgetting
+from tests.reference.dense_arm_gp import DenseArmGP, forgetting
+from tests.reference.dense_gp import DensePosterior
 
 
 class DensePrior(NamedTuple):
@@ -22,7 +23,7 @@ class DensePrior(NamedTuple):
         mean, covariance, _, likelihood = self.given(arms, rewards, times, now)
         return mean, covariance.diagonal(), likelihood
 
-    def given(self, arms: list[int], rewards: list[float], times: list[float], now: float) -> Answers:
+    def given(self, arms: list[int], rewards: list[float], times: list[float], now: float) -> DensePosterior:
         dense = DenseArmGP(self.covariance, self.noise_variance, self.mean, forgetting(self.rate))
         for one in zip(arms, rewards, times, strict=True):
             dense.observe(*one)

@@ -194,9 +194,6 @@ def test_one_set_of_gaps_may_have_several_numbers_each() -> None:
             torch.testing.assert_close(together[i, j], alone, rtol=0, atol=1e-6)
 
 
-# -- estimates by inverse propensity: unbiased up to the ridge, variance within Lemma 4.3 ---------------------
-
-
 def setup(num_arms: int = 15) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     generator = torch.Generator().manual_seed(2)
     x = torch.rand(num_arms, 2, generator=generator, dtype=torch.float64)

@@ -231,9 +231,6 @@ def test_a_may_be_as_small_as_leaves_the_inner_logarithm_positive():
     SrinivasContinuousWidth(2, 1.0, 0.013, 1.0, DELTA)
 
 
-# -- what a width reads from the policy that it serves ---------------------------------------------------
-
-
 NOISE = 0.04
 KERNEL = torch.eye(4, dtype=torch.float64) + 0.5
 
@@ -350,9 +347,6 @@ def test_a_width_that_comes_with_more_arms_is_bound_too():
     )
     played.add_arms(torch.tensor([[2.0]]).double(), width=SlidingWindowWidth(horizon=99))
     assert played.width.window == 3
-
-
-# -- over contexts ---------------------------------------------------------------------------------------
 
 
 def test_it_is_the_formula_over_pairs() -> None:
