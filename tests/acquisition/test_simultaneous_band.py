@@ -10,7 +10,7 @@ from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKern
 from bandits_torch.policies import Observation
 from bandits_torch.theory.prior_widths import mean_excess, simultaneous_width
 from tests.reference import plain_band
-from tests.reference.dense_arm_gp import DenseArmGP
+from tests.reference.dense_arm_gp import DenseArmGP, forgetting
 
 N, S, NOISE, RATE = 7, 2, 0.05, 0.1
 X = torch.linspace(0, 1, N, dtype=torch.float64)
@@ -22,16 +22,9 @@ def numbers(*shape, seed=0):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def drifting():
-    kernel = SpatioTemporalKernel(ArmCovarianceKernel(K), ExponentialForgettingKernel(RATE))
-    return ArmGP(N, kernel, NOISE, batch_shape=(S,))
-
-
 def test_width_is_that_of_the_definition_from_a_dense_posterior():
-    model, dense = (
-        drifting(),
-        DenseArmGP(K, NOISE, time=lambda s, t: (1 - RATE) ** ((s[:, None] - t).abs() / 2)),
-    )
+    kernel = SpatioTemporalKernel(ArmCovarianceKernel(K), ExponentialForgettingKernel(RATE))
+    model, dense = ArmGP(N, kernel, NOISE, batch_shape=(S,)), DenseArmGP(K, NOISE, time=forgetting(RATE))
     for time, (arm, reward) in enumerate(PULLS):
         model.observe_arms(torch.full((S,), arm), torch.full((S,), reward).double(), float(time))
         dense.observe(arm, reward, float(time))

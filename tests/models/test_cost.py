@@ -129,10 +129,6 @@ def test_the_counts_see_growth():
     assert late > 6 * early
 
 
-def room(model):
-    return sum(buffer.numel() for buffer in model._belief.form.buffers())
-
-
 def test_memory_of_the_factor_form_under_fading_drift_is_bounded():
     """Beside 24 bytes for each observation, which the model keeps so that it can forget."""
     model = arm_gp("factor", "forgetting")
@@ -140,7 +136,7 @@ def test_memory_of_the_factor_form_under_fading_drift_is_bounded():
     for step in range(1, 1501):
         model.observe_arms(torch.randint(N, (2,)), torch.randn(2).double(), float(step))
         if step % 300 == 0:
-            sizes.append(room(model))
+            sizes.append(sum(buffer.numel() for buffer in model._belief.form.buffers()))
     assert max(sizes[1:]) <= sizes[0]
 
 

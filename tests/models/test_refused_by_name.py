@@ -13,7 +13,7 @@ from botorch.settings import validate_input_scaling
 from gpytorch.constraints import Interval
 from gpytorch.kernels import MaternKernel, MultitaskKernel, RBFKernel, RBFKernelGrad, ScaleKernel
 
-from bandits_torch.acquisition import PathwisePointDraw, UpperConfidenceBound
+from bandits_torch.acquisition import PathwisePointDraw
 from bandits_torch.domain import Domain
 from bandits_torch.kernels import (
     ArmCovarianceKernel,
@@ -149,10 +149,6 @@ def given(X, Y, **options):
 
 
 MANY_X, MANY_Y = torch.rand(4, 2, 1, 2).double(), torch.rand(4, 2, 1, 1).double()
-
-
-def bound():
-    return UpperConfidenceBound(arms(2), 1.0)
 
 
 def prior(**options):

@@ -75,14 +75,6 @@ def weights_of(kernel):
     return kernel.state_space().components[0].weight.tolist()
 
 
-def model_of(kind, **options):
-    return ArmGP(N, KERNELS[kind][0](), NOISE, **options)
-
-
-def twin_of(kind, prior_mean=0.0):
-    return DenseTerms(KERNELS[kind][1], NOISE, prior_mean)
-
-
 def reward_of(arm, time, k=0.0):
     """A cycle of period 7, a slow trend and some noise."""
     phase = torch.as_tensor(time, dtype=F64) * 2 * torch.pi / 7 + arm + k
@@ -162,7 +154,8 @@ def test_replicates_and_priors_are_one_batch():
 @pytest.mark.parametrize("start", [0.0, 1.7e9])
 @each
 def test_learning_and_points_of_several_times_equal_a_dense_solve(kind, start):
-    model, twin = model_of(kind, prior_mean=0.3), twin_of(kind, 0.3)
+    kernel, terms = KERNELS[kind]
+    model, twin = ArmGP(N, kernel(), NOISE, prior_mean=0.3), DenseTerms(terms, NOISE, 0.3)
     arms, times = torch.tensor([0, 3, 3, 1]), start + torch.tensor([25.0, 22.5, 31.0, 25.0]).double()
     X = torch.stack([arms.double(), times], -1)
     for learned in (0, 60):
