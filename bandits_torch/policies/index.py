@@ -7,7 +7,6 @@ from typing import Any, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
-from botorch.posteriors import GPyTorchPosterior
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -20,7 +19,6 @@ from bandits_torch.domain import Domain
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.arm_model import ArmModel
 from bandits_torch.models.online_model import OnlineModel
-from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.choices import ModelChoices, choices_over
 from bandits_torch.policies.choices.contexts import INPUTS, ContextualArms, ListedContexts
 from bandits_torch.policies.forgetting import ForgettingRule, KeepEverything
@@ -144,8 +142,8 @@ class IndexPolicy(Policy):
             if self.width is None:
                 self.used_width = getattr(made, "width", None)
             return made
-        if available is not None and isinstance(self.acquisition, Improvement):
-            return self.acquisition(self.model, largest_mean(cast(ArmModel, self.model), available))
+        if isinstance(self.acquisition, Improvement):
+            return self.acquisition(self.model, self.choices.largest_mean(time, available))
         if self.acquisition is UpperConfidenceBound:
             # Built once: building it at every step would take a tenth of a step with 1 000 arms.
             bound = self._bound
@@ -289,14 +287,13 @@ class IndexPolicy(Policy):
 
 
 class Improvement:
-    """Makes BoTorch's analytic ``acquisition`` with incumbent best_f + ``margin``. best_f is by default the largest
-    posterior mean, in an ``IndexPolicy`` that of the available arms."""
+    """Makes BoTorch's analytic ``acquisition`` with incumbent best_f + ``margin``. An ``IndexPolicy`` gives it the
+    largest posterior mean at the time of the choice."""
 
     def __init__(self, acquisition: Callable[..., AcquisitionFunction], margin: float) -> None:
         self.acquisition, self.margin = acquisition, margin
 
-    def __call__(self, model: Any, best_f: Tensor | None = None) -> AcquisitionFunction:
-        best_f = largest_mean(model) if best_f is None else best_f
+    def __call__(self, model: Any, best_f: Tensor) -> AcquisitionFunction:
         return self.acquisition(model, best_f=best_f + self.margin)
 
     def of(self, mean: Tensor, variance: Tensor, best_f: Tensor) -> Tensor:
@@ -349,7 +346,7 @@ class RewardImprovementPolicy(IndexPolicy):
         self.largest = with_reward(self.largest, arm, reward)
 
     def _acquisition_now(self, time: float, available: Tensor | None) -> AcquisitionFunction:
-        mean = largest_mean(cast(ArmModel | OnlineGP, self.model), available)
+        mean = self.choices.largest_mean(time, available)
         return self.acquisition(self.model, best_f=incumbent(self.largest, mean, available))
 
     def _fresh(self) -> dict[str, Any]:
@@ -373,24 +370,6 @@ def incumbent(largest: Tensor, mean: Tensor, available: Tensor | None) -> Tensor
     open_to = largest if available is None else largest.masked_fill(~available, -torch.inf)
     best = open_to.amax(-1, keepdim=True)
     return torch.where(best.isinf(), mean, best)
-
-
-def largest_mean(model: ArmModel | OnlineGP, available: Tensor | None = None) -> Tensor:
-    """Largest posterior mean of the ``available`` arms, or of all observed points, ``batch_shape x 1`` as in BoTorch;
-    the prior mean without observations."""
-    if isinstance(model, ArmModel):
-        mean = model.marginals()[0]
-        mean = mean if available is None else mean.masked_fill(~available, -torch.inf)
-        return mean.amax(-1, keepdim=True)
-    rows = model.data.rows()
-    if not model.data.size:
-        zeros = model.data.inputs.new_zeros(*model.batch_shape, 1, model.input_dim)
-        return model.prior_mean(zeros).to(model.noise_variance)
-    inputs = rows.inputs.expand(*model.batch_shape, *rows.inputs.shape[-2:])
-    posterior = cast(GPyTorchPosterior, model.posterior(inputs.movedim(-2, 0).unsqueeze(-2)))
-    mean = posterior.mean[..., 0, 0].movedim(0, -1)
-    empty = ~rows.held.any(-1, keepdim=True)
-    return mean.masked_fill(~rows.held & ~empty, -torch.inf).amax(-1, keepdim=True)
 
 
 class ContextualPolicy(IndexPolicy):

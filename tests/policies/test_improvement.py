@@ -7,9 +7,18 @@ from gpytorch.kernels import RBFKernel
 from torch.distributions import Normal
 
 from bandits_torch import ArmGP, AskTell, Domain, recipes
+from bandits_torch.arm_context import ArmContext
+from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.models import SketchedGP
 from bandits_torch.models.arms.weighted_gp import WeightedGP
-from bandits_torch.policies import IndexPolicy, Observation, PeriodicRestart, RewardImprovementPolicy
+from bandits_torch.policies import (
+    ContextualPolicy,
+    IndexPolicy,
+    Observation,
+    PeriodicRestart,
+    RewardImprovementPolicy,
+)
+from bandits_torch.policies.choices.contexts import pairs_of
 from bandits_torch.policies.index import Improvement
 from tests.reference.dense_priors import DensePrior
 
@@ -154,3 +163,44 @@ def test_any_model_over_arms_has_a_largest_mean(model) -> None:
     policy = IndexPolicy(model(FEATURES, RBFKernel(), NOISE), Improvement(LogExpectedImprovement, 0.0))
     policy.learn(Observation(1.0, torch.tensor([4]), torch.tensor([3.0]).double()))
     assert policy.choose(2.0, torch.arange(9) == 2).arm.tolist() == [2]
+
+
+DRIFT = SpatioTemporalKernel(RBFKernel().double(), ExponentialForgettingKernel(0.3))
+
+
+@pytest.mark.parametrize("incumbent", ["mean", "reward"])
+@pytest.mark.parametrize("kind", ["gp_ei", "gp_pi"])
+def test_under_drift_means_are_compared_at_the_time_of_the_choice(kind, incumbent) -> None:
+    """Of arms, and of the points of a domain that were observed. Without a reward, the incumbent is a mean, too."""
+    options = {"margin": MARGIN} if kind == "gp_pi" else {}
+    learned, time, mask = torch.tensor([3]), 6.0, torch.arange(9) != 3
+    policy = getattr(recipes, kind)(FEATURES, DRIFT, NOISE, incumbent=incumbent, **options)
+    policy.learn(Observation(0.0, learned, torch.tensor([4.0]).double()))
+    mean, variance = policy.marginals(time)
+    expected = score(kind, mean, variance.sqrt(), mean[:, mask].max())[:, mask].max()
+    assert float(policy.choose(time, mask).why["index"].exp()) == pytest.approx(float(expected), rel=1e-6)
+    if incumbent == "reward":
+        return
+    domain = Domain(torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double())
+    policy = getattr(recipes, kind)(domain, DRIFT, NOISE, search={"raw_samples": 64}, **options)
+    for arm, reward in ((3, 4.0), (5, 1.0)):
+        policy.learn(Observation(0.0, FEATURES[arm : arm + 1], torch.tensor([reward]).double()))
+    mean, variance = policy.marginals(time, torch.cat([FEATURES[[3, 5]], policy.choose(time).arm]))
+    best = score(kind, mean, variance.sqrt(), mean[:, :2].max())[:, -1]
+    assert float(policy.choose(time).why["index"].exp()) == pytest.approx(float(best), rel=1e-3)
+
+
+def test_under_contexts_the_incumbent_is_the_best_arm_in_the_present_one() -> None:
+    contexts = torch.tensor([[0.0], [1.0]]).double()
+    model = ArmGP(pairs_of(FEATURES, contexts), RBFKernel(), NOISE, batch_shape=(1,))
+    acquisition = Improvement(LogExpectedImprovement, 0.0)
+    policy = ContextualPolicy(model, acquisition, choices=FEATURES, context_dim=1, contexts=contexts)
+    first, second = ArmContext(contexts[0]), ArmContext(contexts[1], available=torch.arange(9) != 4)
+    policy.learn(
+        Observation(0.0, torch.tensor([4]), torch.tensor([3.0]).double(), policy.choose(0.0, first).why)
+    )
+    mean, variance = policy.marginals(1.0, second)
+    expected = score("gp_ei", mean, variance.sqrt(), mean[:, second.available].max())[
+        :, second.available
+    ].max()
+    assert float(policy.choose(1.0, second).why["index"].exp()) == pytest.approx(float(expected), rel=1e-6)

@@ -134,6 +134,11 @@ class ArmsWithModel(Arms, ModelChoices):
         batch, N = self.model.batch_shape, self._count
         return lambda *sizes: streams.normal(*batch[1:], *sizes, N).reshape(*batch, *sizes, N)
 
+    def largest_mean(self, time: float, available: Tensor | None = None) -> Tensor:
+        mean = self.marginals(time)[0]
+        mean = mean if available is None else mean.masked_fill(~available, -torch.inf)
+        return mean.amax(-1).reshape(*self.model.batch_shape, 1)
+
     def best(
         self, acquisition: AcquisitionFunction, time: float, available: Tensor | None
     ) -> tuple[Tensor, Tensor]:

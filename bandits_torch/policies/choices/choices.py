@@ -149,6 +149,11 @@ class ModelChoices(Choices, HasState):
     def marginals(self, time: float, points: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance at ``time`` of every arm, or of points (N, d), (S, N) each."""
 
+    @abstractmethod
+    def largest_mean(self, time: float, available: Tensor | None = None) -> Tensor:
+        """Largest posterior mean at ``time`` of the available arms, or of all observed points, ``batch_shape x 1`` as
+        in BoTorch; the prior mean without observations."""
+
     def _moments(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance at inputs ``N x batch_shape x 1 x D``, (S, N) each."""
         posterior = cast(GPyTorchPosterior, self.model.posterior(inputs))

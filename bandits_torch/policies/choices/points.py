@@ -7,6 +7,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 from botorch.acquisition import AcquisitionFunction
+from botorch.posteriors import GPyTorchPosterior
 from torch import Tensor
 
 from bandits_torch import validation
@@ -149,6 +150,19 @@ class ModelPoints(Points, ModelChoices):
     def marginals(self, time: float, points: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of points (N, d) at ``time``, (S, N) each."""
         return self.moments(cast(Tensor, points).unsqueeze(1), time)
+
+    def largest_mean(self, time: float, available: Tensor | None = None) -> Tensor:
+        model = self.model
+        if not model.data.size:
+            zeros = model.data.inputs.new_zeros(*model.batch_shape, 1, model.input_dim)
+            return model.prior_mean(zeros).to(model.noise_variance)
+        rows = model.data.rows()
+        inputs = self._maybe_timed(rows.inputs[..., : self.dim], time)
+        inputs = inputs.expand(*model.batch_shape, *inputs.shape[-2:])
+        posterior = cast(GPyTorchPosterior, model.posterior(inputs.movedim(-2, 0).unsqueeze(-2)))
+        mean = posterior.mean[..., 0, 0].movedim(0, -1)
+        empty = ~rows.held.any(-1, keepdim=True)
+        return mean.masked_fill(~rows.held & ~empty, -torch.inf).amax(-1, keepdim=True)
 
     def moments(self, points: Tensor, time: float) -> tuple[Tensor, Tensor]:
         """``marginals`` of different points for each replicate, (N, S, d), or the same for all, (N, 1, d): (S, N)
