@@ -231,3 +231,19 @@ def test_a_model_that_had_to_change_form_to_forget_forgets_on():
     assert_agree(wider, twin("fading", [(1, 0.1, 3.0)], torch.cat([ARMS, MORE])), 3.0)
     wider.forget(1)
     assert wider.with_arms(MORE + 1).now == 3.0  # which it still knows to be over
+
+
+def test_points_dropped_as_faint_leave_the_posterior_of_the_others_exact():
+    """Observed one unit of time apart, so that many points lie close to each one that is dropped."""
+    rates, noise = numbers(0.26, 0.34), numbers(1e-3, 3e-4)
+    space = ArmCovarianceKernel(torch.stack([smooth(8, 0.25), smooth(8, 1.0)]))
+    kernel = SpatioTemporalKernel(space, ExponentialForgettingKernel(rates, batch_shape=(2,)))
+    factor, covariance = (ArmGP(8, kernel, noise, form=form) for form in ("factor", "covariance"))
+    for step in range(330):
+        arm, reward = torch.randint(8, (2,)), torch.randn(2).double()
+        for model in (factor, covariance):
+            model.observe_arms(arm, reward, float(step))
+    assert factor.belief.form._dropped_any
+    torch.testing.assert_close(factor.marginals(331.0), covariance.marginals(331.0), rtol=0, atol=1e-9)
+    torch.testing.assert_close(factor.joint(331.0), covariance.joint(331.0), rtol=0, atol=1e-9)
+    torch.testing.assert_close(factor.log_likelihood, covariance.log_likelihood, rtol=1e-9, atol=0)

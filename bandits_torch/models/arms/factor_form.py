@@ -11,6 +11,7 @@ from torch import Tensor
 
 from bandits_torch.models.arms.covariance_form import (
     Books,
+    CountsPosterior,
     Form,
     column_error,
     count_removed,
@@ -313,12 +314,13 @@ class FactorForm(Form):
     def _pack(self, now: float, spare: int = 32) -> None:
         """Drop negligible points, move the others to the front and leave room for a quarter more, at least ``spare``.
 
-        There is not more room, because every step costs its square, free points included.
+        There is not more room, because every step costs its square, free points included. If points are dropped, P is
+        computed again from the others: with information about the oldest of these that K lacks, refinement diverges.
         """
         held = live = self.point_count > 0
         if self.prior.time_kernel is not None and not self.keeps_faint_points:
             live = held & (self._weights(now) >= _NEGLIGIBLE * self.prior.present(now))
-            self._dropped_any = self._dropped_any or bool((held != live).any())
+        lost = (held != live).any(-1).nonzero().flatten().tolist()
         used = int(live.sum(-1).max())
         capacity = used + max(spare, used // 4)
         order = torch.argsort((~live).to(torch.uint8), dim=-1, stable=True)[:, :used]
@@ -332,6 +334,9 @@ class FactorForm(Form):
             setattr(self, name, torch.nn.functional.pad(packed, (0, capacity - used, 0, capacity - used)))
         self._points_bound = used
         self._packed += 1
+        for m in lost:
+            self._dropped_any = True
+            self._compute_anew(m)
 
     def observe(
         self,
@@ -489,19 +494,25 @@ class FactorForm(Form):
         self.removed[drifted] = 0.0
         for m in drifted:
             self.point_total[m] = total[m]
-            held = (self.point_count[m] > 0).nonzero().squeeze(-1)
-            K = self.prior_covariance[m][held][:, held]
+            exact, held = self._compute_anew(m)
             noise = self.noise_variance[m, 0]
             n, y = self.point_count[m, held], self.point_total[m, held]
-            exact = posterior_of_counts(K, n, y, noise)
-            self.covariance[m] = 0.0
-            self.covariance[m, held.unsqueeze(-1), held] = exact.among()[1]
             weight = self._weights(now)[m, held].unsqueeze(-1)
             self.mean[m], v = exact.at(weight * self.rows.of(self.point_arm[m, held], self._member[m]))
             present = self.prior.present(now).expand(len(self.mean), 1)[m]
             self.variance[m] = self.prior_variance[m] * present - v.square().sum(-2)
             self.gain[m], self.surprise[m] = exact.gain, exact.surprise(n, y, squares[m], noise)
         return drifted
+
+    def _compute_anew(self, m: int) -> tuple[CountsPosterior, Tensor]:
+        """Compute P of member m from the observations of its points. Returns the posterior, and the points."""
+        held = (self.point_count[m] > 0).nonzero().squeeze(-1)
+        K = self.prior_covariance[m][held][:, held]
+        n, y = self.point_count[m, held], self.point_total[m, held]
+        exact = posterior_of_counts(K, n, y, self.noise_variance[m, 0])
+        self.covariance[m] = 0.0
+        self.covariance[m, held.unsqueeze(-1), held] = exact.among()[1]
+        return exact, held
 
     def _drifted(self, now: float) -> Tensor:
         """Whether the rounding errors of each member exceed the tolerance, (b,)."""
