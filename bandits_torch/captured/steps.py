@@ -10,7 +10,7 @@ import copy
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import cast
+from typing import Any, cast
 
 import torch
 from botorch.acquisition.analytic import LogExpectedImprovement, LogProbabilityOfImprovement
@@ -146,11 +146,25 @@ class IndexSteps(CapturedSteps):
         if acquisition is ThompsonSampling and model.drifts:
             raise refused("ThompsonSampling", "under drift every step factors an N x N covariance")
         self.policy, self.model, self.belief, self.rule = policy, model, model.belief, rule
+        self._check_width()
         self.samples = acquisition is ThompsonSampling
         self.improves = cast(Improvement, acquisition) if improves else None
         self.by_mask = type(self.rule) is EventTriggeredRestart
         self.window = self.rule.window if isinstance(self.rule, SlidingWindow) else None
         self.interval = self.rule.interval if isinstance(self.rule, PeriodicRestart) else None
+
+    def _check_width(self) -> None:
+        """Refuse a width that reads the observations, which are stored only after a block: it is evaluated without."""
+        width, belief = self.policy.width, cast(Any, self.belief)
+        if width is None:
+            return
+        held, belief.observations = belief.observations, None
+        try:
+            width.at(self.policy.clock + 1, self.model)
+        except AttributeError as error:
+            raise refused(type(width).__name__, "it reads the observations that the model holds") from error
+        finally:
+            belief.observations = held
 
     # -- between blocks --------------------------------------------------------------------------------
 
@@ -210,6 +224,8 @@ class IndexSteps(CapturedSteps):
         """Clock, drift, normal numbers, and the observations that leave the window."""
         k, belief, given = len(times), self.belief, dict[str, Tensor]()
         device = self.model.noise_variance.device
+        if isinstance(self.policy, RewardImprovementPolicy):  # a plain step may have changed them
+            self.largest.copy_(self.policy.largest)
         if self._clock is None and self.policy.width is not None:
             clock = cast(int, self.policy.clock)
             given["clock"] = torch.arange(clock + 1, clock + k + 1, device=device)

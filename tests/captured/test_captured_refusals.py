@@ -11,6 +11,7 @@ from bandits_torch.policies.forgetting import SlidingWindow
 from bandits_torch.problems.simulated import GPDraws
 from bandits_torch.state_files import described
 from bandits_torch.streams import ReplicateStreams
+from bandits_torch.theory import DriftAwareWidth, DualMixtureWidth, Width
 from bandits_torch.theory.widths import ConstantWidth
 from tests.captured.test_captured_runs import built, never_looks
 
@@ -42,6 +43,24 @@ def test_policies_without_captured_steps(recipe, options, match):
     problem = make("gp", replicates=2, num_arms=12)
     policy = recipes.build(recipe, problem, replicates=2, horizon=30, **options)
     refused(policy, problem, match)
+
+
+class CountingWidth(Width):
+    """A width of a user that falls with the number of observations."""
+
+    def at(self, step, model):
+        return 3 / (1.0 + model.num_observations).sqrt()
+
+
+@pytest.mark.parametrize(
+    "width",
+    [CountingWidth(), DriftAwareWidth(ConstantWidth(1.0), 0.1), DualMixtureWidth(1.0, None, 0.1, horizon=30)],
+)
+def test_widths_that_read_the_observations_which_a_block_stores_at_its_end(width):
+    problem = make("gp", replicates=2, num_arms=12)
+    policy = recipes.build("gp_ucb", problem, replicates=2, horizon=30, width=width)
+    refused(policy, problem, f"{type(width).__name__} cannot be captured: it reads the observations")
+    assert run(policy, problem, 5, capture="auto").meta["steps"] == "one by one"
 
 
 def test_models_other_than_arm_gp():

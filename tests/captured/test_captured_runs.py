@@ -4,12 +4,14 @@ import functools
 
 import pytest
 import torch
+from gpytorch.kernels import RBFKernel
 
 from bandits_torch import make, recipes, run
 from bandits_torch.captured import blocks, play_captured
 from bandits_torch.captured.blocks import PlainCalls, ProblemInputs, compiled_blocks
 from bandits_torch.captured.steps import AveragingSteps
 from bandits_torch.history import Recorder
+from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.models import ArmMembers
 from bandits_torch.models.arms import covariance_form
 from bandits_torch.policies import ModelAveraging, Observation
@@ -21,6 +23,7 @@ from bandits_torch.theory import GPTSWidth, GrowthBound, SrinivasRKHSWidth
 HORIZON, REPLICATES = 150, 3
 TOLERANCE = 1e-11
 OFTEN = {"delta": 0.5, "noise_scale": 0.05}  # restarts, in each replicate at steps of its own
+DRIFTING = SpatioTemporalKernel(RBFKernel().double(), ExponentialForgettingKernel(0.1))
 # Name: recipe, problem, its options, the recipe's options.
 CASES = {
     "igp_ucb": ("igp_ucb", "gp", {"num_arms": 30}, {}),
@@ -184,6 +187,25 @@ def test_an_incumbent_is_among_the_arms_that_are_available(name, numba, monkeypa
         pytest.importorskip("numba", reason="the extra `fast` is not installed")
         monkeypatch.setattr(blocks, "compiled_blocks", compiled_blocks)
     same(under_masks(name, True), under_masks(name, False))
+
+
+@pytest.mark.parametrize("numba", [False, True])
+@pytest.mark.parametrize("incumbent", ["mean", "reward"])
+def test_an_incumbent_under_drift_is_that_of_plain_steps(incumbent, numba, monkeypatch):
+    """The first step, which starts the clock, is plain."""
+    if numba:
+        pytest.importorskip("numba", reason="the extra `fast` is not installed")
+        monkeypatch.setattr(blocks, "compiled_blocks", compiled_blocks)
+    problem = make("tv-gp", num_arms=12, replicates=2, seed=3)
+    told = {"replicates": 2, "incumbent": incumbent}
+    policies = [recipes.gp_ei(problem.arms, DRIFTING, 0.01, **told) for _ in range(2)]
+    captured, plain = (
+        run(policy, problem, 60, seed=7, capture=capture)
+        for policy, capture in zip(policies, (True, False), strict=True)
+    )
+    same(captured, plain)
+    if incumbent == "reward":
+        assert torch.equal(policies[0].largest, policies[1].largest)
 
 
 @pytest.mark.parametrize("name", ["igp_ucb", "gp_ts", "sw_gp_ucb", "et_gp_ucb, restarts"])
