@@ -70,6 +70,11 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):
         """The number of observations that each member holds, ``batch_shape``."""
 
     @property
+    def total_precision(self) -> Tensor:
+        """Sum of 1 / noise variance over the observations that each member holds, ``batch_shape``."""
+        return self.num_observations / self.noise_variance
+
+    @property
     @abstractmethod
     def information_gain(self) -> Tensor:
         """Realised gain 1/2 log det(I + K_t / lambda) of the observations held, ``batch_shape``."""

@@ -631,7 +631,8 @@ class DriftAwareWidth(WidthAround):
     """base + V sqrt(n / lambda): n observations are held, and f moved by at most V since the oldest.
 
     Source: the bias of the posterior mean is sum_s a_s (f_s(x_s) - f_t(x_s)) with a_s = C(x, x_s)/lambda;
-    lambda sum_s a_s^2 <= sigma^2(x) and Cauchy-Schwarz give |bias(x)| <= V sqrt(n/lambda) sigma(x).
+    lambda sum_s a_s^2 <= sigma^2(x) and Cauchy-Schwarz give |bias(x)| <= V sqrt(n/lambda) sigma(x). With noise
+    variances of single rewards, n/lambda is the sum of their inverses.
     Valid if V bounds max_x |f_s(x) - f_t(x)| between the current step t and every step s of an observation held, and if
     ``base`` is valid for every f_t: its B bounds their norms, and a ``RealisedInformationWidth`` has a ``horizon``.
 
@@ -648,9 +649,8 @@ class DriftAwareWidth(WidthAround):
         self.drift = checked(validation.non_negative, "drift", drift)
 
     def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
-        noise = model.noise_variance
-        n = model.num_observations.to(noise)
-        return self.base.at(step, model) + like(noise, self.drift) * torch.sqrt(n / noise)
+        drift = like(model.noise_variance, self.drift)
+        return self.base.at(step, model) + drift * torch.sqrt(model.total_precision)
 
 
 def _value_of_rule(name: str, given: int | None, of_rule: int | None, what: str) -> int:

@@ -114,11 +114,13 @@ def stand_in(
     batch_shape: tuple[int, ...] = (),
     dtype: torch.dtype = torch.float64,
 ) -> SimpleNamespace:
-    """The four attributes of a model that widths look at."""
+    """The five attributes of a model that widths look at."""
+    noise, count = torch.as_tensor(noise_variance, dtype=dtype), torch.as_tensor(num_observations)
     return SimpleNamespace(
         information_gain=torch.as_tensor(information_gain, dtype=dtype).expand(batch_shape),
-        noise_variance=torch.as_tensor(noise_variance, dtype=dtype),
-        num_observations=torch.as_tensor(num_observations).expand(batch_shape),
+        noise_variance=noise,
+        num_observations=count.expand(batch_shape),
+        total_precision=(count / noise).expand(batch_shape),
         batch_shape=torch.Size(batch_shape),
     )
 

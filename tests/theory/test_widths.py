@@ -390,3 +390,15 @@ def test_it_covers_at_all_pairs_even_where_contexts_are_chosen_against_it(nature
         policy.learn(Observation(float(step), choice.arm, reward, choice.why))
     assert failed.double().mean() <= delta
     assert narrow.double().mean() > delta  # or the test sees nothing
+
+
+def test_the_bias_of_precise_rewards_is_within_the_drift_aware_width():
+    """Two rewards of a noise variance of their own, a hundredth of the model's, of a function that fell by 1 since."""
+    model = ArmGP(1, torch.ones(1, 1, dtype=torch.float64), 1.0)
+    for noise in (0.01, 0.04):
+        reward = torch.ones((), dtype=torch.float64)
+        model.observe_arms(torch.tensor(0), reward, noise_variance=torch.tensor(noise, dtype=torch.float64))
+    mean, variance = model.marginals()
+    width = DriftAwareWidth(ConstantWidth(0.0), 1.0)(3, model)
+    assert float(mean) <= float(width * variance.sqrt())
+    assert float(width) == pytest.approx(math.sqrt(1 / 0.01 + 1 / 0.04))

@@ -133,6 +133,12 @@ class ArmGP(ArmModel):
         return self._belief.observations.count.reshape(self.batch_shape)
 
     @property
+    def total_precision(self) -> Tensor:
+        """See ``OnlineModel``; with noise variances of single rewards O(n + N)."""
+        of_each = self._belief.total_precision()
+        return super().total_precision if of_each is None else of_each.reshape(self.batch_shape)
+
+    @property
     def information_gain(self) -> Tensor:
         """Realised gain 1/2 log det(I + K_t / lambda) of the observations held, ``batch_shape``; O(1) to read."""
         return self._belief.form.gain.to(self.arms.dtype, copy=True).reshape(self.batch_shape)

@@ -270,6 +270,12 @@ class ArmBelief(PlainState):
         count = zeros.scatter_add(-1, arm, times)
         return count, zeros.scatter_add(-1, arm, residual * times), (residual.square() * times).sum(-1)
 
+    def total_precision(self) -> Tensor | None:
+        """Sum of 1 / noise variance over the observations held, (b,); None if all have the noise variance lambda."""
+        if self.observations.noise is None:
+            return None
+        return self._own(self._counts()[0].sum(-1) / self.noise_variance.squeeze(-1))
+
     def settle(self, emptied: Tensor) -> None:
         """After removals, rebuild suspect members, and reset ``emptied`` members (b,) to the prior, bit for bit.
 
