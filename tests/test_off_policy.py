@@ -296,6 +296,18 @@ def test_logs_are_read_sorted_with_their_lists(tmp_path):
     assert read_log(path, contexts=["who"]).arm_names == ("a", "b")
 
 
+def test_numbered_arms_of_a_log_are_in_the_order_of_their_numbers(tmp_path):
+    path = tmp_path / "log.csv"
+    arms = [arm % 12 for arm in range(600)]
+    path.write_text(
+        "time,arm,reward,propensity\n" + "".join(f"{t},{k},{k},.0833\n" for t, k in enumerate(arms))
+    )
+    for log in (read_log(path), read_data(path)):
+        assert log.arm_names == tuple(map(str, range(12)))
+        assert log.arms.tolist() == arms
+    assert value(log, one(2, 12)).value == pytest.approx(2.0)
+
+
 @pytest.mark.parametrize("header", ["time,banner,clicked", "clicked,when,banner", "p,banner,time,reward"])
 def test_one_column_of_words_and_one_of_numbers_are_arm_and_reward(tmp_path, header):
     cells = {"p": ".5 .5 .5", "banner": "y x y"}

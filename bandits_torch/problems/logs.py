@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -203,7 +203,8 @@ def read_log(
             available, available_arms, arms_available or eligible, if there is one.
         contexts: names of the columns that were known before each choice: columns of numbers, or one column of words,
             which are then listed contexts, numbered in alphabetical order.
-        arm_names: all arms, in their order; None: those pulled or listed, in alphabetical order.
+        arm_names: all arms, in their order; None: those pulled or listed, by size if all are numbers, else in
+            alphabetical order.
         separator, decimal, encoding: as for ``read_table``.
 
     Raises ValueError for a file that cannot be read, a column that is missing or not recognised, an empty cell in a
@@ -321,7 +322,7 @@ def _log_of(
     pulled = [str(cell).strip() for cell in frame[of_arm]]
     lists = [] if of_available is None else [_listed(cell) for cell in frame[of_available]]
     seen = {*pulled}.union(*lists)
-    every = sorted(seen) if arm_names is None else list(arm_names)
+    every = _in_order(seen) if arm_names is None else list(arm_names)
     unknown = sorted(seen - {*every})
     validation.require(not unknown, "arm_names", every, f"with all arms of the file (lacks {some(unknown)})")
     place = {name: k for k, name in enumerate(every)}
@@ -358,6 +359,14 @@ def _log_of(
         dated=clock.dated,
         zoned=clock.zoned if clock.dated else None,
     )
+
+
+def _in_order(names: Collection[str]) -> list[str]:
+    """Names in alphabetical order; by size if all are numbers, so that arm 2 comes before arm 10."""
+    try:
+        return sorted(names, key=lambda name: (float(name), name))
+    except ValueError:
+        return sorted(names)
 
 
 def _listed(cell: Any) -> set[str]:
