@@ -206,10 +206,11 @@ class AskTell(Watched, Described):
         elif not isinstance(choices, Tensor | int | Domain):
             expected = "how many arms there are, their names, their features (a tensor), settings by name or a Domain"
             validation.require(False, "choices", choices, expected)
-        if isinstance(log, Log) and log.arm_names != tuple(map(str, range(log.num_arms))):
+        if isinstance(log, Log):
+            numbered = log.arm_names == tuple(map(str, range(log.num_arms)))
             if names is None:
-                names = log.arm_names
-            else:
+                names = None if numbered else log.arm_names
+            elif not numbered or set(log.arm_names) <= set(names):
                 knowledge["log"] = log.over(names)
         if isinstance(cycles := knowledge.get("cycles"), (str, list, tuple)):
             knowledge["cycles"] = border.periods_of(cycles, time_unit)
