@@ -105,3 +105,13 @@ def writing_alone(path: str | os.PathLike[str]) -> Iterator[bool]:
 def _target(path: str | os.PathLike[str]) -> Path:
     """``path`` with symbolic links resolved."""
     return Path(os.path.realpath(path))
+
+
+def checksum(data: str | None) -> str | None:
+    """SHA-256 of the data's file; None without data and for a folder."""
+    if data is None or Path(data).is_dir():
+        return None
+    import hashlib  # takes milliseconds, because of OpenSSL
+
+    with open(data, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

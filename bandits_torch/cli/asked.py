@@ -61,6 +61,8 @@ class Race:
 
     def settings(self) -> dict[str, Any]:
         """The arguments as JSON values, and the checksum of the data."""
+        from bandits_torch.files import checksum
+
         return dict(json.loads(json.dumps(asdict(self)))) | {"data_sha256": checksum(self.data)}
 
 
@@ -121,16 +123,6 @@ def _require_file(data: Path | None) -> None:
     """Raise FileNotFoundError for a path without a file or folder."""
     if data is not None and not data.exists():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(data))
-
-
-def checksum(data: str | None) -> str | None:
-    """SHA-256 of the data's file; None without data and for a folder."""
-    if data is None or Path(data).is_dir():
-        return None
-    import hashlib  # takes milliseconds, because of OpenSSL
-
-    with open(data, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def parse_value(text: str) -> Any:

@@ -26,7 +26,7 @@ from rich.console import Console
 from torch import Tensor
 
 from bandits_torch import problems, recipes
-from bandits_torch.cli.asked import DEFAULT_HORIZON, MOST_THREADS, Race, checksum, says_option, whole_number
+from bandits_torch.cli.asked import DEFAULT_HORIZON, MOST_THREADS, Race, says_option, whole_number
 from bandits_torch.cli.catalogue import catalogue
 from bandits_torch.cli.output import says_how_to_go_on
 from bandits_torch.description import description, is_structure, said_differences, shown
@@ -49,7 +49,7 @@ from bandits_torch.experiments.report import (
     write_report,
 )
 from bandits_torch.experiments.sweep import SweepFailed, starts_of, sweep
-from bandits_torch.files import atomic_write, fcntl, remove_parts
+from bandits_torch.files import atomic_write, checksum, fcntl, remove_parts
 from bandits_torch.history import History, versions
 from bandits_torch.loop import run
 from bandits_torch.policies.policy import Policy

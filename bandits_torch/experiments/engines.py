@@ -29,6 +29,7 @@ import torch
 
 from bandits_torch import problems, recipes, validation
 from bandits_torch._version import __version__
+from bandits_torch.files import checksum
 from bandits_torch.history import PER_REPLICATE, History
 from bandits_torch.loop import run
 from bandits_torch.policies.policy import Policy
@@ -160,12 +161,15 @@ class Cell:
         """File name of the result: readable labels and replicates, then a digest of what determines the result.
 
         The digest covers problem and policy with all options, block, seed, ``capture`` and this package's version; for
-        data, the path but not the content. Raises ValueError for settings that cannot be described: a lambda, or an
-        option that is an object.
+        data, the path and the content of a file, but not that of a folder. Raises ValueError for settings that cannot
+        be described: a lambda, or an option that is an object.
         """
         labels = [self.problem, self.policy]
         parts: dict[str, Any] = {"block": asdict(self.block), "labels": labels, "version": __version__}
         parts |= {"capture": self.capture} if self.capture else {}
+        data = getattr(self.make_problem, "data", None)
+        if isinstance(data, str) and Path(data).is_file():
+            parts["sha256"] = checksum(data)
         for name, maker in (("problem", self.make_problem), ("policy", self.make_policy)):
             try:
                 parts[name] = json.dumps(maker, sort_keys=True, default=_plain)

@@ -64,6 +64,22 @@ def test_data_go_to_the_problems_that_read_them(tmp_path):
     assert "gp: 50 steps, 2 replicates" in result.output
 
 
+def test_cells_of_other_data_at_the_same_path_are_not_used_again(tmp_path):
+    table, out = tmp_path / "table.csv", tmp_path / "out"
+    asked = ["--problems", "replay", "--policies", "random", "--replicates", 1, "--data", table, "--out", out]
+
+    def lost(unit, *flag, code=0):
+        rows = [",".join(str(unit * ((n * step) % 7)) for n in (1, 2, 3)) for step in range(40)]
+        table.write_text("\n".join(["a,b,c", *rows]))
+        said = call(*asked, *flag, code=code).stderr
+        return said if code else pd.read_csv(out / "sweep.csv")["cumulative_regret"].tolist()
+
+    first = lost(1)
+    assert lost(1, "--resume") == first
+    assert "out holds the sweep.csv of another sweep" in lost(100, "--resume", code=2)
+    assert lost(100, "--overwrite") == pytest.approx([100 * one for one in first])
+
+
 @pytest.mark.slow
 def test_a_sweep_that_is_killed_goes_on_as_if_it_had_not_been(tmp_path):
     asked = ["--problems", "gp,switching", "--policies", "random,gp_ucb,sw_gp_ucb", "--horizon", "200"]
