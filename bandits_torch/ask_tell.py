@@ -175,7 +175,7 @@ class AskTell(Watched, Described):
                 setting (``Settings.moves``). ``history`` may be a ``DataFrame`` with a column for each arm, by name if
                 arms have names, and ``history_times`` a list or an index of dates, by default that of the
                 ``DataFrame``. Without dates, the rows of a history are counted, and later times must be numbers, unless
-                ``cycles`` is None.
+                ``cycles`` is None. After a ``log``, times are dates if the log's are, and otherwise numbers.
 
         Raises ValueError for choices and settings that the recipe does not take.
         """
@@ -243,6 +243,8 @@ class AskTell(Watched, Described):
             live._latest = float(knowledge["log"].times[-1])
         if dated:
             live._times.zone = {None: "date", False: "none", True: "zone"}[cast(Log, log).zoned]
+        elif log is not None:
+            live._times.zone, live._times.reason = "number", "as the times of the log"
         elif past is not None and knowledge.get("cycles", "") is not None and moments is None:
             live._times.zone = "number"
             live._times.reason = "as the rows of history are counted: history_times= may give their dates"

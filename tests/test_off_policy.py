@@ -522,6 +522,17 @@ def test_dates_after_a_log_of_dates_have_a_zone_if_its_dates_have_one(tmp_path):
         either.ask(noon)
 
 
+def test_times_after_a_log_of_numbers_are_numbers(tmp_path):
+    """A date would lie 1.8e9 steps after row 59, and a log that drifts would be forgotten."""
+    (tmp_path / "log.csv").write_text(
+        "time,arm,reward\n" + "".join(f"{k},{'ab'[k % 2]},{k % 3}\n" for k in range(60))
+    )
+    live = AskTell.auto(log=read_log(tmp_path / "log.csv"), time_unit="h")
+    with pytest.raises(ValueError, match="time must be a number, as the times of the log, got datetime"):
+        live.ask(datetime(2026, 7, 1, 12))
+    assert live.ask(60).time == 60.0
+
+
 @pytest.mark.parametrize("letters", ["abc", "123", "012"])
 def test_a_live_system_takes_a_log_arm_by_name(tmp_path, letters):
     a, b, c = letters
