@@ -552,7 +552,8 @@ def _long_table(
     if (empty := empty_row(frame[arm])) is not None:
         raise ValueError(f"row {empty}, column {arm!r} must name an arm, got an empty cell")
     rewards = missing.in_numbers(numbers(reward, frame[reward], mark))
-    rows = pd.DataFrame({"time": clock.values, "arm": frame[arm].map(str), "reward": rewards})
+    arms = frame[arm].map(str).str.strip()
+    rows = pd.DataFrame({"time": clock.values, "arm": arms, "reward": rewards})
     twice = rows.duplicated(["time", "arm"])
     if twice.any():
         row = int(twice.to_numpy().argmax())

@@ -328,6 +328,8 @@ def test_rows_of_time_arm_and_reward_are_read_as_long(tmp_path):
     assert read_table(path, long="pump,flow").arm_names == ("1", "2")
     with pytest.raises(ValueError, match="row 2 must be the only one of its arm and time, got arm 'x'"):
         read_table(_write(tmp_path, "time,arm,reward\n1,x,2\n1,x,3\n"), long=True)
+    spaced = _write(tmp_path, "time,arm,reward\n1,x ,2\n1, y,3\n2,x,4\n2,y,5\n")
+    assert read_table(spaced, long=True).arm_names == ("x", "y")
 
 
 def test_a_header_that_promises_more_than_the_file_holds_is_refused(tmp_path):
