@@ -2,7 +2,7 @@
 
 A program plays cells, puts their rows into CSV files of its folder ``results`` (``save``, ``keep``), and writes its
 page from those files alone: ``render`` fills a template, a Markdown file with places for figures and tables, which
-stands beside the program; ``publish`` puts a page together from texts.
+stands beside the program.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import tempfile
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -102,11 +102,6 @@ def filled(template: str, **values: Any) -> str:
     return _TEMPLATES.get_template(template).render(values)
 
 
-def publish(path: Path, title: str, answer: str, command: str, *parts: str) -> Path:
-    """Write a page of its ``opening`` and the parts that follow it; returns its path."""
-    return write(path, opening(title, answer, command) + "".join(parts))
-
-
 def opening(title: str, answer: str, command: str) -> str:
     """The head of a page: its title, the answer to its question in one paragraph, and the command that writes it."""
     lines = _filled(answer)
@@ -150,16 +145,6 @@ def markdown(headings: Iterable[object], rows: Iterable[Iterable[object]]) -> st
 def markdown_of(table: pd.DataFrame) -> str:
     """A data frame as a Markdown table, the values as ``str`` shows them."""
     return markdown(table.columns, table.astype(str).to_numpy().tolist())
-
-
-def table(frame: pd.DataFrame, columns: Mapping[str, Callable[[dict[Any, Any]], object]]) -> str:
-    """A line for each row of a frame: a heading, and what its cell says of the row."""
-    return markdown(columns, ([cell(row) for cell in columns.values()] for row in frame.to_dict("records")))
-
-
-def of(column: str, show: Callable[[Any], object] = str) -> Callable[[dict[Any, Any]], object]:
-    """A cell of ``table``: the row's value in a column, shown so."""
-    return lambda row: show(row[column])
 
 
 def duration(seconds: float) -> str:
@@ -229,11 +214,14 @@ def _by_format(value: Any, form: str) -> str:
 
 _HELP: dict[str, Callable[..., str]] = {
     "bullet": bullet,
+    "duration": duration,
+    "figures": figures,
     "met": lambda is_met: "met" if is_met else "missed",
     "opening": opening,
     "seeds_of": seeds_of,
     "table": markdown_of,
     "to": _by_format,
+    "whole": whole,
 }
 _TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent),

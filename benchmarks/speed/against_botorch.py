@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,11 @@ from typing import Any
 import pandas as pd
 import torch
 
-from benchmarks.pages import duration, figures, markdown, of, say, table, whole
+from benchmarks.pages import say
 from benchmarks.speed.measuring import alone, clock, copy_seconds, median, peak_mib
 from benchmarks.speed.page import Settings
 from benchmarks.speed.plain_botorch import WAYS, gp, ucb
 from benchmarks.speed.workload import bytes_of_step, held, make_task, play, ucb_on_arms
-
-QUESTION = "How much faster than plain BoTorch is a step?"
 
 OURS = "bandits_torch"
 _WARM_UP_ARMS = 256
@@ -128,61 +125,3 @@ def _row(case: Case, way: str, seconds: list[float], peak: float, start: float) 
         "peak_mib": peak,
         "start_mib": start,
     }
-
-
-def describe(frame: pd.DataFrame) -> str:
-    """The ratio to the fastest BoTorch way, then every way, then how far a step is from the memory's speed."""
-
-    def of_factor_form(column: str) -> Callable[[dict[Any, Any]], str]:
-        return lambda row: "-" if row["form"] == "covariance" else whole(row[column])
-
-    case = {"arms": of("arms", whole), "observations": of("observations", whole), "pulled": of("pulled")}
-    every = case | {
-        "way": of("way"),
-        "a step": of("seconds_per_step", duration),
-        "times ours": of("times_ours", figures),
-        "peak": lambda row: f"{row['peak_mib'] / 1024:.2f}",
-        "of that, its own": lambda row: f"{(row['peak_mib'] - row['start_mib']) / 1024:.2f}",
-    }
-    bandwidth = case | {
-        "form": of("form"),
-        "rows u": of_factor_form("rows"),
-        "points n": of_factor_form("points"),
-        "MiB a step": lambda row: f"{row['bytes_per_step'] / 2**20:.1f}",
-        "copy GB/s": lambda row: figures(row["bytes_per_step"] / row["copy_seconds"] / 1e9),
-        "such a copy": of("copy_seconds", duration),
-        "our step": of("seconds_per_step", duration),
-        "copy / step": lambda row: f"{row['copy_seconds'] / row['seconds_per_step']:.0%}",
-    }
-    rows = []
-    for (arms, observations, pulled), part in frame.groupby([*case], sort=False):
-        is_ours = part["way"] == OURS
-        ours, theirs = part[is_ours].iloc[0], part[~is_ours]
-        fastest = theirs.loc[theirs["seconds_per_step"].idxmin()]
-        seconds = duration(ours["seconds_per_step"]), duration(fastest["seconds_per_step"])
-        same = f"{theirs['same_arms'].sum():.0f} of {theirs['steps'].sum()}"
-        times = f"**{figures(fastest['times_ours'])}**"
-        rows.append((whole(arms), whole(observations), pulled, *seconds, fastest["way"], times, same))
-    heads = (*case, "ours", "fastest BoTorch", "which", "times faster", "same arm")
-    memory = (
-        "Every way, with the most memory its process held (GiB) and how much of that came after start-up:\n"
-    )
-    ours_alone = table(frame[frame["way"] == OURS], bandwidth)
-    return "\n".join(
-        [_WORDS, markdown(heads, rows), memory, table(frame, every), _BANDWIDTH_WORDS, ours_alone]
-    )
-
-
-_WORDS = """Our policy plays until the observations are there (`ucb`: the arms it chooses; `distinct`: as many different
-arms, drawn at random, so that nothing repeats). The same observations go to each of four plain BoTorch programs:
-`SingleTaskGP` built anew every step, or `condition_on_observations`; scored in one call on A x 1 x d, or by
-`optimize_acqf_discrete`. Then each plays the next steps. BoTorch has float64, `no_grad`, fixed noise, no outcome
-transform, all threads, a warm-up that is not timed, and its fastest step is compared with our median.
-"Same arm" counts the steps, over the four ways, at which BoTorch's best arm is the one we played.
-"""
-
-_BANDWIDTH_WORDS = """How far a step is from the limit that memory sets: bytes that the model's form cannot avoid moving
-(covariance form: the N x N matrix read and written; factor form: u prior rows read, an n x n matrix read and
-written), against a copy of as many bytes measured in the same process (read + write, buffers of that size, so that
-caches help both alike):
-"""

@@ -8,12 +8,10 @@ import pandas as pd
 import torch
 
 from bandits_torch.models import OnlineGP
-from benchmarks.pages import figures, of, say, table, whole
+from benchmarks.pages import say
 from benchmarks.speed.measuring import clock, median
 from benchmarks.speed.page import Settings
-from benchmarks.speed.workload import LENGTHSCALE, NOISE_VARIANCE, prior
-
-QUESTION = "What does it cost a model over points to unlearn one observation, beside learning one?"
+from benchmarks.speed.workload import NOISE_VARIANCE, prior
 
 
 def measure(settings: Settings) -> pd.DataFrame:
@@ -42,20 +40,3 @@ def measure(settings: Settings) -> pd.DataFrame:
         rows.append({"observations": size, "rounds": rounds} | medians)
         say(f"{size} observations")
     return pd.DataFrame(rows)
-
-
-def describe(frame: pd.DataFrame) -> str:
-    columns = {
-        "held": of("observations", whole),
-        "observe, ms": lambda row: f"{1e3 * row['observe_seconds']:.2f}",
-        "forget, ms": lambda row: f"{1e3 * row['forget_seconds']:.2f}",
-        "forget : observe": lambda row: figures(row["forget_seconds"] / row["observe_seconds"]),
-    }
-    return _WORDS + table(frame, columns)
-
-
-_WORDS = f"""`OnlineGP` over two dimensions, length-scale {LENGTHSCALE}, noise variance {NOISE_VARIANCE}:
-medians of learning one observation and unlearning the oldest, in turn. `forget` changes the whole factor, and then
-computes the whitened residuals anew from the targets, one more triangular solve; `observe` solves once and adds a row.
-
-"""

@@ -11,15 +11,13 @@ import torch
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Observation
-from benchmarks.pages import duration, figures, of, say, table, whole
+from benchmarks.pages import say
 from benchmarks.speed.measuring import at_work
 from benchmarks.speed.page import Settings
 from benchmarks.speed.workload import Task, held, make_task, prior, ucb_on_arms
 
-QUESTION = 'How far is `form="auto"` from the cheaper form?'
-
-_TURN = 32  # steps of one form before the other has its turn: the covariance form folds once in so many
-_TURNS = 3
+TURN = 32  # steps of one form before the other has its turn: the covariance form folds once in so many
+TURNS = 3
 _DENSEST = 5_000_000  # numbers of all replicates' n x n matrices
 _SIZES = ((1_800, 1), (4_000, 1), (600, 8), (1_400, 8), (350, 50))  # arms, replicates
 
@@ -58,11 +56,11 @@ def case(
     for policy in policies.values():
         _play(policy, task, order, 0, before)
     seconds: dict[str, list[float]] = {"covariance": [], "factor": []}
-    for turn in range(_TURNS):
+    for turn in range(TURNS):
         for form, of_form in seconds.items():
             begun = at_work(device)
-            _play(policies[form], task, order, before + _TURN * turn, _TURN)
-            of_form.append((at_work(device) - begun) / _TURN)
+            _play(policies[form], task, order, before + TURN * turn, TURN)
+            of_form.append((at_work(device) - begun) / TURN)
     least = {form: min(of_form) for form, of_form in seconds.items()}
     _, rows, points = held(policies["factor"])
     auto = held(policies["auto"])[0]
@@ -85,30 +83,3 @@ def _play(policy: IndexPolicy, task: Task, order: torch.Tensor, first: int, coun
         policy.choose(float(step))
         arm = order[step % len(order)]
         policy.learn(Observation(float(step), arm, task.reward(step, arm)))
-
-
-def describe(frame: pd.DataFrame) -> str:
-    columns = {
-        "arms N": of("arms", whole),
-        "replicates b": of("replicates", whole),
-        "drift": lambda row: "yes" if row["drifts"] else "no",
-        "dtype": of("dtype"),
-        "rows u": of("rows", whole),
-        "points n": of("points", whole),
-        "covariance form": of("covariance_seconds", duration),
-        "factor form": of("factor_seconds", duration),
-        "auto is in": of("auto"),
-        "over the cheaper": of("over_cheaper", figures),
-    }
-    over = frame["over_cheaper"]
-    met = f"{int((over <= 1.15).sum())} of {len(frame)} cases; the worst: {figures(over.max())}"
-    return f"{_WORDS}\nWithin 1.15 of the cheaper form: {met}.\n\n{table(frame, columns)}"
-
-
-_WORDS = f"""A step of `ArmGP` in both forms, and which of them `form="auto"` is in by then. Each of b replicates pulls
-arms of its own, again and again: the prior rows of u arms between them are known. Without drift these arms are the n
-points; under drift every pull is one, and those too old to say anything of the present are dropped from time to time.
-A step that meets a new arm takes longer in the factor form, which then computes its prior row. Sizes are others than
-those that the rule was fitted to. Seconds that the process was at work: the fastest of {_TURNS} turns of {_TURN} steps,
-which the two forms take in turn.
-"""

@@ -11,12 +11,10 @@ import pandas as pd
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.policies.forgetting import SlidingWindow
 from bandits_torch.policies.index import IndexPolicy
-from benchmarks.pages import duration, figures, markdown, say, whole
+from benchmarks.pages import say
 from benchmarks.speed.measuring import median
 from benchmarks.speed.page import Settings
 from benchmarks.speed.workload import Task, make_task, play, prior, ucb_on_arms, ucb_on_points
-
-QUESTION = "Does a step get slower as observations come in?"
 
 _WINDOW = 100
 _FORGETTING_RATE = 0.1
@@ -48,23 +46,3 @@ def _policies(fast: bool) -> list[tuple[str, int, Callable[[Task], IndexPolicy]]
         (f"factor form, {drifts}", large, partial(factor, kernel=drifting)),
         (f"OnlineGP, window of {window}", small, partial(ucb_on_points, window=window)),
     ]
-
-
-def describe(frame: pd.DataFrame) -> str:
-    """One line a model: its step at every mark, and the ratio of the last to the first and to the one before."""
-    rows = []
-    for (model, arms), cell in frame.groupby(["model", "arms"], sort=False):
-        seconds = cell.sort_values("steps_before")["seconds_per_step"].tolist()
-        ratios = (figures(seconds[-1] / before) for before in (seconds[0], seconds[-2]))
-        rows.append((model, whole(arms), *map(duration, seconds), *ratios))
-    marks = [whole(mark) for mark in sorted(set(frame.steps_before))]
-    ratio_heads = f"{marks[-1]} : {marks[0]}", f"{marks[-1]} : {marks[-2]}"
-    heads = (*(f"after {mark}" for mark in marks), *ratio_heads)
-    return _WORDS + markdown(("model", "arms", *heads), rows)
-
-
-_WORDS = """Median time of a step after so many steps. Under drift the factor form drops points that no longer matter,
-so it stops growing at about 55 / forgetting rate of them; with everything kept it grows with the number of
-distinct arms pulled, not with the steps.
-
-"""

@@ -8,10 +8,8 @@ import torch
 from bandits_torch import recipes
 from bandits_torch.loop import run
 from bandits_torch.problems import make
-from benchmarks.pages import duration, figures, of, say, table, whole
+from benchmarks.pages import say
 from benchmarks.speed.page import Settings
-
-QUESTION = "How long do 25 replicates of 30 000 steps take?"
 
 
 def measure(settings: Settings) -> pd.DataFrame:
@@ -37,22 +35,3 @@ def measure(settings: Settings) -> pd.DataFrame:
         "mean_cumulative_regret": history.mean_cumulative_regret,
     }
     return pd.DataFrame([row])
-
-
-def describe(frame: pd.DataFrame) -> str:
-    columns = {
-        "arms": of("arms", whole),
-        "replicates": of("replicates", whole),
-        "steps": of("steps", whole),
-        "wall time": of("wall_seconds", duration),
-        "a step": of("seconds_per_step", duration),
-        "a step of a replicate": of("seconds_per_replicate_step", duration),
-        "mean cumulative regret": of("mean_cumulative_regret", figures),
-    }
-    return _WORDS + table(frame, columns)
-
-
-_WORDS = """IGP-UCB on draws of a Gaussian process (problem `gp`, squared exponential kernel of lengthscale 0.2, noise
-1 % of the range), the whole loop, scoring and recording included; one thread.
-
-"""

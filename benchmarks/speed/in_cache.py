@@ -15,11 +15,9 @@ import torch
 
 from bandits_torch import make, recipes, run
 from bandits_torch.captured import blocks
-from benchmarks.pages import figures, of, say, table, whole
+from benchmarks.pages import say
 from benchmarks.speed.measuring import at_work, copy_seconds, median, peak_mib
 from benchmarks.speed.page import Settings
-
-QUESTION = "What does a step cost in a loop whose covariance stays in the cache?"
 
 # Recipe, problem, options of the recipe, numbers that are held for each of S N^2.
 _CASES: tuple[tuple[str, str, dict[str, Any], int], ...] = (
@@ -116,64 +114,3 @@ def _first(recipe: str, settings: Settings) -> dict[str, float]:
             done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
             seconds["import"], seconds["numba"], seconds[name] = map(float, done.stdout.split())
     return seconds
-
-
-def describe(frame: pd.DataFrame) -> str:
-    def microseconds(value: float) -> str:
-        return figures(1e6 * value)
-
-    def gain(row: dict[Any, Any]) -> str:
-        return figures(row["plain"] / row["compiled"]) if row["compiled_share"] else "not compiled"
-
-    columns = {
-        "recipe": of("recipe", "`{}`".format),
-        "N": of("arms", whole),
-        "S": of("replicates", whole),
-        "one by one": of("plain", microseconds),
-        "blocks": of("blocks", microseconds),
-        "compiled": of("compiled", microseconds),
-        "copy": of("copy", microseconds),
-        "one by one / compiled": gain,
-        "MiB held": lambda row: figures(row["mib"], 2),
-    }
-    of_first = {
-        "loop of": of("recipe", "`{}`".format),
-        "import bandits_torch, s": lambda row: figures(row["import"], 2),
-        "import numba, s": lambda row: figures(row["numba"], 2),
-        "to compile, s": lambda row: figures(row["compile"], 2),
-        "to load, s": lambda row: figures(row["load"], 2),
-    }
-    first = ""
-    if "compile" in frame:
-        first = table(frame.dropna(subset=["compile"]).drop_duplicates("recipe"), of_first)
-    slowest = frame.loc[(frame["compiled"] / frame["plain"]).idxmax()]
-    shared = "Other work shared the machine."
-    if "machine_load" in frame:
-        low, high = (figures(end, 2) for end in (frame["machine_load"].min(), frame["machine_load"].max()))
-        shared = f"The machine's load was {low} to {high}."
-    words = {
-        "shared": shared,
-        "peak": figures(frame["peak_mib"].max() / 2**10, 2),
-        "most": figures(slowest["compiled"] / slowest["plain"]),
-        "case": f"`{slowest['recipe']}`, N = {slowest['arms']}, S = {slowest['replicates']}",
-    }
-    return _WORDS.format(**words) + table(frame, columns) + f"\n{first}"
-
-
-_WORDS = """What a user types: `pip install ".[fast]"`, once, and `run(policy, problem, horizon, capture="auto")`.
-
-**`capture="auto"` takes at most {most} times what steps one by one take** ({case}).
-
-Microseconds of processor time a step of `run` at one thread, its own work and the problem's included: one by one; with
-`capture="auto"` as plain calls; with `capture="auto"` and the extra `fast` installed (numba). The ways take turns.
-{shared}
-
-"Copy": reading and writing as many bytes as S covariances of N arms have, once. "MiB held": the model's state; the
-process held at most {peak} GiB. Left out are cases of more than 250 million numbers in those covariances, and of
-`gp_ts` and `auto`, which hold N x N matrices from the first step, of more than 60 million. The first compiled run on a
-machine compiles, that of a later process loads the result: the second table, by processor time in new processes. Large
-cases play few steps, at least 96 (`steps` in the table beside this page): "not compiled" are those that keep to the
-form without N x N matrices for so long. `auto` plays its first five in plain calls each way, so that over a longer run
-it gains more.
-
-"""

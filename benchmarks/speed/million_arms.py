@@ -9,11 +9,9 @@ from bandits_torch import recipes
 from bandits_torch.policies.policy import Observation
 from bandits_torch.problems import GridDraws
 from bandits_torch.theory import RealisedInformationWidth
-from benchmarks.pages import duration, of, say, table, whole
+from benchmarks.pages import say
 from benchmarks.speed.measuring import clock, copy_seconds, peak_mib
 from benchmarks.speed.page import Settings
-
-QUESTION = "Does a million arms run, and at what cost?"
 
 NOISE, EVERY = 0.1, 250  # steps from row to row
 
@@ -76,28 +74,3 @@ def bytes_of_step(num_arms: int, before: int, after: int, drawn: bool) -> float:
     if drawn:
         vectors += before * (after > before) + 2 * (after - before if after > before else 0) + after + 6
     return 8.0 * num_arms * vectors
-
-
-def describe(frame: pd.DataFrame) -> str:
-    columns = {
-        "lengthscale": of("lengthscale"),
-        "steps": lambda row: f"{whole(row['first_step'])} to {whole(row['last_step'])}",
-        "a step": of("seconds_per_step", duration),
-        "dictionary": of("dictionary", whole),
-        "draws so far": of("draws", whole),
-        "bytes a step": lambda row: f"{row['bytes_per_step'] / 2**30:.2f} GiB",
-        "share of copy bandwidth": lambda row: f"{100 * row['copy_seconds'] / row['seconds_per_step']:.0f} %",
-        "peak memory": lambda row: f"{row['peak_mib'] / 1024:.1f} GiB",
-        "regret a step": of("regret_per_step", "{:.3f}".format),
-    }
-    arms = whole(frame["arms"].iloc[0])
-    return f"{arms} arms on a grid of [0, 1]^6. {_WORDS}{table(frame, columns)}"
-
-
-_WORDS = """Batch BKB (`bbkb`: qbar 5, growth 5), squared exponential kernel, noise
-variance 0.01, realised-information width, float64. Bytes a step are the least that must be read and written: the rows
-of the embedding, 8 bytes per arm and member of the dictionary, once for new rows and once for the means and variances.
-The share of copy bandwidth compares that with a plain copy that moves as many bytes. At lengthscale 0.5 hardly any two
-arms pulled tell of each other, so the dictionary holds all of them and a draw is due at almost every step.
-
-"""

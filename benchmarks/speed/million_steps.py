@@ -11,11 +11,9 @@ from mpmath import mp
 from torch import Tensor
 
 from bandits_torch.models.arms.arm_gp import ArmGP
-from benchmarks.pages import of, say, table, whole
+from benchmarks.pages import say
 from benchmarks.speed.page import Settings
 from benchmarks.speed.workload import NOISE_VARIANCE, WIDTH
-
-QUESTION = "How large is the rounding error after a million steps?"
 
 _ARMS, _LENGTHSCALE = 100, 0.2
 _DIGITS = 60
@@ -113,28 +111,3 @@ def exact(model: ArmGP) -> tuple[Tensor, Tensor, float]:
         gain = sum(mp.log(L[k][k] / mp.sqrt(s)) for k, s in enumerate(spread))
         found = torch.tensor([means, variances], dtype=torch.float64)  # not through float32, the default
         return found[0], found[1], float(gain)
-
-
-def describe(frame: pd.DataFrame) -> str:
-    error = "{:.1e}".format
-    columns = {
-        "form": of("form"),
-        "dtype": of("dtype"),
-        "keeps": lambda row: row["window"] or "all",
-        "steps": of("observations", whole),
-        "error of mean": of("mean_error", error),
-        "of variance": of("variance_error", error),
-        "of deviation": of("deviation_error", error),
-        "of gain": of("gain_error", error),
-        "smallest variance": of("smallest_variance", error),
-        "steps a second": of("steps_per_second", whole),
-    }
-    return _WORDS + table(frame, columns)
-
-
-_WORDS = """100 arms on a line, squared exponential prior of lengthscale 0.2, one replicate; every other arm is UCB's
-choice, the rest are drawn uniformly. Errors are the largest over all arms (prior deviation 1), against a Cholesky solve
-in 60 digits of what the model holds. "Keeps": all observations, or the latest 200. Where a check of one column finds
-too large an error, at most every thousandth step, the model rebuilds itself: in float32 it often does.
-
-"""

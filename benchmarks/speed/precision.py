@@ -9,12 +9,10 @@ import torch
 
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Observation
-from benchmarks.pages import duration, figures, of, say, table, whole
+from benchmarks.pages import say
 from benchmarks.speed.measuring import clock, median
 from benchmarks.speed.page import Settings
 from benchmarks.speed.workload import WIDTH, Task, make_task, play, ucb_on_arms
-
-QUESTION = "What does float32 cost, and what does it gain?"
 
 
 def measure(settings: Settings) -> pd.DataFrame:
@@ -84,28 +82,3 @@ def _belief(policy: IndexPolicy) -> tuple[torch.Tensor, torch.Tensor]:
 def _index(policy: IndexPolicy) -> torch.Tensor:
     mean, deviation = _belief(policy)
     return mean + WIDTH * deviation
-
-
-def describe(frame: pd.DataFrame) -> str:
-    error = "{:.1e}".format
-    columns = {
-        "form": of("form"),
-        "arms": of("arms", whole),
-        "noise variance": of("noise_variance", "{:g}".format),
-        "observations": of("observations", whole),
-        "error of mean": of("mean_error", error),
-        "error of deviation": of("deviation_error", error),
-        "smallest deviation": of("smallest_deviation", error),
-        "worst loss of index": of("worst_index_loss", error),
-        "float64 step": of("seconds_float64", duration),
-        "float32 step": of("seconds_float32", duration),
-        "gain": lambda row: figures(row["seconds_float64"] / row["seconds_float32"]),
-    }
-    return _WORDS + table(frame, columns)
-
-
-_WORDS = """A float64 policy plays and a float32 one learns the same rewards of the same arms. Errors are the
-largest over all arms (prior deviation 1), against float64. "Worst loss of index": by how much the arm that float32
-would have chosen falls short of the largest float64 index, the most over all steps so far.
-
-"""

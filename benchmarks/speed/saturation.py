@@ -12,12 +12,10 @@ import torch
 
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Observation
-from benchmarks.pages import duration, figures, of, say, table, whole
+from benchmarks.pages import say
 from benchmarks.speed.measuring import clock, copy_seconds, peak_mib
 from benchmarks.speed.page import Settings
 from benchmarks.speed.workload import Task, bytes_of_step, make_task, ucb_on_arms
-
-QUESTION = "How near to the limit of memory is a step with enough to do?"
 
 # Form, arms, replicates, steps before the clock starts, steps timed.
 _SIZES = (
@@ -82,27 +80,3 @@ def host_waits(work: Callable[[], None], device: str) -> float:
     finally:
         torch.cuda.set_sync_debug_mode("default")
     return float(sum("synchronizing" in str(warning.message) for warning in caught))
-
-
-def describe(frame: pd.DataFrame) -> str:
-    columns = {
-        "form": of("form"),
-        "arms": of("arms", whole),
-        "replicates": of("replicates", whole),
-        "MiB a step": lambda row: figures(row["bytes_per_step"] / 2**20),
-        "copy GB/s": lambda row: figures(row["bytes_per_step"] / row["copy_seconds"] / 1e9),
-        "such a copy": of("copy_seconds", duration),
-        "our step": of("seconds_per_step", duration),
-        "copy / step": lambda row: f"{row['copy_seconds'] / row['seconds_per_step']:.0%}",
-        "replicate steps a second": lambda row: whole(row["replicates"] / row["seconds_per_step"]),
-        "host waits a step": lambda row: "" if pd.isna(row["host_waits"]) else whole(row["host_waits"]),
-        "peak GiB": lambda row: figures(row["peak_mib"] / 2**10),
-    }
-    return _WORDS + table(frame, columns)
-
-
-_WORDS = """Steps one after another, the pull included, with nobody waiting for a result in between. Bytes that the
-form cannot avoid moving, against a copy of as many bytes in the same process. "Host waits" counts how often a step
-makes the host wait for a GPU (torch's sync debug mode).
-
-"""

@@ -17,11 +17,10 @@ from bandits_torch.policies.over_priors import PriorElimination
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.simulated import make_kernel
 from bandits_torch.theory.widths import ConstantWidth
-from benchmarks.pages import duration, figures, markdown, say, whole
+from benchmarks.pages import say
 from benchmarks.speed.measuring import median
 from benchmarks.speed.page import Settings
 from benchmarks.speed.workload import (
-    LENGTHSCALE,
     NOISE_VARIANCE,
     WIDTH,
     Task,
@@ -32,8 +31,6 @@ from benchmarks.speed.workload import (
     ucb_on_points,
     ucb_over,
 )
-
-QUESTION = "How does a step grow with arms, replicates, priors and window?"
 
 # Model: axis, sizes, and the exponent that the model's documentation declares: a step costs O(size^exponent).
 _AXES: dict[str, tuple[tuple[str, tuple[int, ...], float], ...]] = {
@@ -111,21 +108,6 @@ _BUILD: dict[str, Callable[[Task, dict[str, int]], Policy]] = {
 }
 
 
-def describe(frame: pd.DataFrame) -> str:
-    rows = []
-    for (model, axis), part in frame.groupby(["model", "axis"], sort=False):
-        sizes, seconds = part["size"].tolist(), part["seconds_per_step"].tolist()
-        measured = math.log(seconds[-1] / seconds[-2]) / math.log(sizes[-1] / sizes[-2])
-        times = " / ".join(duration(value) for value in seconds)
-        at = " / ".join(whole(size) for size in sizes)
-        rows.append((model, axis, at, times, figures(measured, 2), whole(part.declared_exponent.iloc[0])))
-    heads = ("model", "axis", "at", "a step", "exponent measured", "declared")
-    return _WORDS + markdown(heads, rows)
-
-
-_WORDS = f"""Median step when one size grows and the others stay small. The measured exponent is that between the last
-two sizes; the declared one is what the model's documentation promises as sizes go to infinity, so the measured one
-should not be larger, except where the numbers outgrow a cache on the way. Lengthscale {LENGTHSCALE}; with priors,
-lengthscales from 0.1 to 1 and PE-GP-UCB.
-
-"""
+def exponent(sizes: list[int], seconds: list[float]) -> float:
+    """Of the growth between the last two sizes."""
+    return math.log(seconds[-1] / seconds[-2]) / math.log(sizes[-1] / sizes[-2])

@@ -12,16 +12,14 @@ from torch import Tensor
 from bandits_torch import recipes
 from bandits_torch.domain import Domain
 from bandits_torch.policies.policy import Observation
-from benchmarks.pages import figures, of, say, table, whole
+from benchmarks.pages import say
 from benchmarks.speed.measuring import clock, median
 from benchmarks.speed.page import Settings
-from benchmarks.speed.workload import LENGTHSCALE, NOISE_VARIANCE, WIDTH, prior
+from benchmarks.speed.workload import NOISE_VARIANCE, WIDTH, prior
 
-QUESTION = "Over points under drift, does a step slow down, and what do dropped observations cost?"
-
-_DIM, _RATE = 2, 0.03
-_PLACES = 2_000  # where means are compared
-_GIVEN = 1_100  # observations before a mark that a policy is given: those before them correlate less than 1e-7 with it
+_DIM, RATE = 2, 0.03
+PLACES = 2_000  # where means are compared
+GIVEN = 1_100  # observations before a mark that a policy is given: those before them correlate less than 1e-7 with it
 
 
 def measure(settings: Settings) -> pd.DataFrame:
@@ -32,7 +30,7 @@ def measure(settings: Settings) -> pd.DataFrame:
     for mark in marks:
         inputs, rewards = _observations(mark, settings.device)
         own = _policy(settings.device)
-        for row, reward in zip(inputs[-_GIVEN:], rewards[-_GIVEN:], strict=True):
+        for row, reward in zip(inputs[-GIVEN:], rewards[-GIVEN:], strict=True):
             own.learn(Observation(float(row[-1]), row[None, :-1], reward.reshape(1), {}))
         at_mark[mark] = own
         errors[mark] = _error(own, inputs, rewards) if mark <= 2_000 else math.nan
@@ -69,7 +67,7 @@ def _policy(device: str) -> Any:
     bounds = torch.zeros(2, _DIM, dtype=torch.float64, device=device)
     bounds[1] = 1.0
     own: Any = recipes.tv_gp_ucb(
-        Domain(bounds), prior(), NOISE_VARIANCE, forgetting_rate=_RATE, width=WIDTH, replicates=1
+        Domain(bounds), prior(), NOISE_VARIANCE, forgetting_rate=RATE, width=WIDTH, replicates=1
     )
     own.model.requires_grad_(False)
     return own
@@ -93,34 +91,9 @@ def _function(x: Tensor, time: float | Tensor) -> Tensor:
 def _error(policy: Any, inputs: Tensor, rewards: Tensor) -> float:
     """Largest difference of means from all observations, by one dense solve."""
     model, now = policy.model, inputs[-1, -1]
-    x = torch.rand(_PLACES, _DIM, generator=torch.Generator().manual_seed(1)).to(inputs)
-    at = torch.cat([x, now.expand(_PLACES, 1)], -1)
+    x = torch.rand(PLACES, _DIM, generator=torch.Generator().manual_seed(1)).to(inputs)
+    at = torch.cat([x, now.expand(PLACES, 1)], -1)
     K = model.kernel(inputs).to_dense() + NOISE_VARIANCE * torch.eye(len(inputs)).to(inputs)
     weights = torch.cholesky_solve(rewards.unsqueeze(-1), torch.linalg.cholesky(K))
     dense = (model.kernel(at, inputs).to_dense() @ weights).squeeze(-1)
     return float((dense - policy.marginals(float(now), x)[0][0]).abs().max())
-
-
-def describe(frame: pd.DataFrame) -> str:
-    first = frame.seconds_per_step.iloc[0]
-    columns = {
-        "after": of("observations", whole),
-        "held": of("held", whole),
-        "choose, ms": lambda row: f"{1e3 * row['choose_seconds']:.1f}",
-        "learn, ms": lambda row: f"{1e3 * row['learn_seconds']:.1f}",
-        "mean of a step, ms": lambda row: f"{1e3 * row['mean_seconds_per_step']:.1f}",
-        "step : first": lambda row: figures(row["seconds_per_step"] / first),
-        "error of the mean": lambda row: (
-            "not computed" if math.isnan(row["mean_error"]) else f"{row['mean_error']:.1e}"
-        ),
-        "its bound": of("bound", "{:.1e}".format),
-    }
-    return _WORDS + table(frame, columns)
-
-
-_WORDS = f"""`tv_gp_ucb` over a square, length-scale {LENGTHSCALE}, drift {_RATE}, noise variance {NOISE_VARIANCE}, one
-observation per unit of time: medians, steps of all three interleaved in one process. Observations up to the mark are of
-random points. The policy is given the last {_GIVEN} of them, since it drops those before. The error is the largest
-difference over {_PLACES} points from a dense model of all observations, given or not.
-
-"""

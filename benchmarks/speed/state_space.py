@@ -12,12 +12,10 @@ from gpytorch.kernels import Kernel
 from bandits_torch import recipes
 from bandits_torch.ask_tell import AskTell
 from bandits_torch.kernels import ExponentialForgettingKernel, MaternTimeKernel, QuasiPeriodicKernel
-from benchmarks.pages import duration, figures, markdown, say, whole
+from benchmarks.pages import say
 from benchmarks.speed.measuring import clock, median
 from benchmarks.speed.page import Settings
 from benchmarks.speed.workload import NOISE_VARIANCE, make_task, prior
-
-QUESTION = "Does a step with cycles or smooth drift over arms get slower with time?"
 
 _DAY = 24.0
 
@@ -66,23 +64,3 @@ def _kernels() -> dict[str, Kernel]:
         "quasi-periodic, 3 harmonics": QuasiPeriodicKernel(_DAY, 1.0, 10 * _DAY, order=3),
         "quasi-periodic to 1e-12": QuasiPeriodicKernel(_DAY, 1.0, 10 * _DAY),
     }
-
-
-def describe(frame: pd.DataFrame) -> str:
-    rows = []
-    for (arms, kernel), cell in frame.groupby(["arms", "kernel"], sort=False):
-        seconds = cell.sort_values("steps_before")["seconds_per_step"].tolist()
-        states = int(cell["states_per_arm"].iloc[0])
-        ratio = figures(seconds[-1] / seconds[0])
-        rows.append((whole(arms), kernel, whole(states), *map(duration, seconds), ratio))
-    marks = [whole(mark) for mark in sorted(set(frame.steps_before))]
-    after = [f"after {mark}" for mark in marks]
-    heads = ("arms", "kernel over time", "s", *after, f"{marks[-1]} : {marks[0]}")
-    return _WORDS + markdown(heads, rows)
-
-
-_WORDS = """Median time to ask and to tell after so many rewards, of copies that take turns; nothing is forgotten. With
-s numbers per arm every 24th reward passes over a matrix of (s N)^2, and others over its 24 latest rows, whatever went
-before.
-
-"""

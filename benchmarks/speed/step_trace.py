@@ -20,14 +20,12 @@ import bandits_torch
 from bandits_torch import recipes
 from bandits_torch.policies.policy import Observation, Policy
 from bandits_torch.problems import make
-from benchmarks.pages import markdown, say
+from benchmarks.pages import say
 from benchmarks.speed.page import Settings
 from benchmarks.speed.plain_botorch import condition, gp, score_in_one_call, ucb
 from benchmarks.speed.workload import make_task
 
-QUESTION = "How much code does a step run through?"
-
-_ARMS, _BEFORE, _WINDOW = 30, 30, 10  # the window is full before the step that is traced
+ARMS, BEFORE, _WINDOW = 30, 30, 10  # the window is full before the step that is traced
 _OPTIONS: dict[str, dict[str, Any]] = {"sw_gp_ucb": {"window": _WINDOW}}
 _FAST = ("random", "gp_ucb", "sw_gp_ucb", "igp_ucb", "pe_gp_ucb")
 _OURS = (bandits_torch,)
@@ -66,13 +64,13 @@ class Executed:
 def of_recipe(name: str) -> Executed:
     """One step of a recipe, choose and learn, after 30 others: all arms available, no restart due."""
     over_kernel = list(inspect.signature(recipes.RECIPES[name]).parameters)[1] == "kernel"
-    problem = make("gp" if over_kernel else "hills", num_arms=_ARMS, seed=0)
+    problem = make("gp" if over_kernel else "hills", num_arms=ARMS, seed=0)
     options = dict(recipes.registered(name).quick) | _OPTIONS.get(name, {})
-    policy = recipes.build(name, problem, replicates=1, horizon=10 * _BEFORE, seed=0, **options)
-    for step in range(_BEFORE):
+    policy = recipes.build(name, problem, replicates=1, horizon=10 * BEFORE, seed=0, **options)
+    for step in range(BEFORE):
         _step(policy, step)
     with Executed(*_OURS) as executed:
-        _step(policy, _BEFORE)
+        _step(policy, BEFORE)
     return executed
 
 
@@ -85,7 +83,7 @@ def _step(policy: Policy, step: int) -> None:
 
 def of_botorch() -> Executed:
     """One step of BoTorch's UCB over as many arms, its model conditioned on what came before, as a user writes it."""
-    task = make_task(_ARMS, "cpu")
+    task = make_task(ARMS, "cpu")
 
     def step(model: Any, number: int) -> Any:
         arm = score_in_one_call(ucb(model), task.arms)
@@ -94,10 +92,10 @@ def of_botorch() -> Executed:
 
     model = gp(task.arms[:1], task.reward(0, torch.tensor([0])).reshape(1, 1))
     model.posterior(task.arms[:1])
-    for number in range(1, _BEFORE):
+    for number in range(1, BEFORE):
         model = step(model, number)
     with Executed(*_THEIRS) as executed, torch.no_grad():
-        step(model, _BEFORE)
+        step(model, BEFORE)
     return executed
 
 
@@ -109,14 +107,3 @@ def measure(settings: Settings) -> pd.DataFrame:
         rows.append({"step": name, **of_recipe(name).counts()})
     rows.append({"step": "BoTorch's UCB", **of_botorch().counts()})
     return pd.DataFrame(rows)
-
-
-def describe(frame: pd.DataFrame) -> str:
-    return _WORDS + markdown(frame.columns, frame.itertuples(index=False))
-
-
-_WORDS = f"""Distinct files, functions and lines that one step executes, `choose` and `learn`, after {_BEFORE} steps
-over {_ARMS} arms: those of `bandits_torch` for a recipe; for BoTorch's UCB, scoring all arms in one call and
-conditioning the model on the reward, those of `botorch`, `gpytorch` and `linear_operator`.
-
-"""

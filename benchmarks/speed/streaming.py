@@ -16,13 +16,10 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
 from bandits_torch import OnlineGP
-from benchmarks.pages import figures, markdown, whole
 from benchmarks.speed.measuring import at_work
 from benchmarks.speed.page import Settings
 
-QUESTION = "What does a fitted BoTorch model cost that goes on learning?"
-
-_DIM, _PLACES = 3, 200
+DIM, PLACES = 3, 200
 
 
 def measure(settings: Settings) -> pd.DataFrame:
@@ -34,7 +31,7 @@ def measure(settings: Settings) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     for step in range(steps):
         x, y = _data(1, 1 + step)
-        places = _data(_PLACES, 1000 + step)[0].unsqueeze(-2)
+        places = _data(PLACES, 1000 + step)[0].unsqueeze(-2)
         before = at_work("cpu")
         ours.observe(x, y)
         found = [_predicted(ours, places)]
@@ -60,14 +57,14 @@ WAYS = ("OnlineGP.from_botorch, observe", "condition_on_observations", "a new Si
 
 def _data(count: int, seed: int) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
-    X = 100 * torch.rand(count, _DIM, generator=generator, dtype=torch.float64)
+    X = 100 * torch.rand(count, DIM, generator=generator, dtype=torch.float64)
     noise = torch.randn(count, 1, generator=generator, dtype=torch.float64)
     return X, 5000 + 300 * torch.sin(X / 20).sum(-1, keepdim=True) + 30 * noise
 
 
 def _fitted(count: int) -> SingleTaskGP:
     X, Y = _data(count, 0)
-    gp = SingleTaskGP(X, Y, input_transform=Normalize(_DIM))
+    gp = SingleTaskGP(X, Y, input_transform=Normalize(DIM))
     fit_gpytorch_mll(ExactMarginalLogLikelihood(gp.likelihood, gp))
     gp.posterior(X)  # condition_on_observations needs what it caches
     return gp
@@ -88,23 +85,3 @@ def _anew(fitted: SingleTaskGP, X: Tensor, Y: Tensor) -> SingleTaskGP:
     gp.outcome_transform = fitted.outcome_transform
     gp.input_transform = copy.deepcopy(fitted.input_transform)
     return gp.eval()
-
-
-def describe(frame: pd.DataFrame) -> str:
-    ours = frame[frame.way == WAYS[0]].seconds.median()
-    rows = []
-    for way in WAYS:
-        own = frame[frame.way == way]
-        seconds = own.seconds.median()
-        errors = (f"{own.mean_off.max():.1e}", f"{own.variance_off.max():.1e}")
-        rows.append((way, f"{1e3 * seconds:.1f}", figures(seconds / ours), *errors))
-    heads = ("way", "a step, ms", "x ours", "mean off by", "variance off by")
-    count = len(frame) // len(WAYS)
-    first, last = frame.observations.min() - 1, frame.observations.max()
-    return (
-        f"`SingleTaskGP` with `Normalize` and `Standardize`, fitted once to {whole(first)} observations in d = {_DIM}; "
-        f"then {count} more, one at a time, up to {whole(last)}. A step learns one and predicts at {_PLACES} points. "
-        "Processor time, medians, ways interleaved in one process. Means and variances are compared with the new "
-        "model's at every step, in units of the outcomes' deviation and its square: the largest difference.\n\n"
-        + markdown(heads, rows)
-    )

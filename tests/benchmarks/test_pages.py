@@ -6,20 +6,7 @@ import pandas as pd
 import pytest
 from jinja2 import UndefinedError
 
-from benchmarks.pages import (
-    append,
-    beyond,
-    keep,
-    of,
-    played,
-    publish,
-    render,
-    seeds_of,
-    table,
-    too_few,
-    whole,
-    with_error,
-)
+from benchmarks.pages import append, beyond, keep, opening, played, render, seeds_of, too_few, with_error
 
 
 def test_rows_take_the_place_of_those_of_their_key_and_no_other(tmp_path):
@@ -41,12 +28,6 @@ def test_rows_are_put_at_the_end_and_what_was_played_is_known_by_its_key(tmp_pat
     assert pd.read_csv(path).to_numpy().tolist() == [["b", 1, 0.1235], ["a", 2, 0.1235], ["b", 1, 0.1235]]
     assert played(path, ("name", "seed")) == {("b", 1), ("a", 2)}
     assert played(path, ("seed",)) == {1, 2}
-
-
-def test_a_table_says_of_each_row_what_its_columns_ask():
-    frame = pd.DataFrame({"arms": [1000, 20], "seconds": [0.5, 2.0]})
-    columns = {"N": of("arms", whole), "rate": lambda row: f"{1 / row['seconds']:.1f}"}
-    assert table(frame, columns) == "| N | rate |\n| --- | --- |\n| 1 000 | 2.0 |\n| 20 | 0.5 |\n"
 
 
 def test_seeds_are_told_by_number_and_name_and_of_whom_where_they_differ():
@@ -75,12 +56,10 @@ def test_differences_are_told_apart_from_none_beyond_two_standard_errors():
     assert [beyond(pd.Series([one]), *words) for one in (-1.0, 0.0, 1.0)] == [*words]
 
 
-def test_a_page_has_its_title_answer_and_command_before_all_else(tmp_path):
-    path = publish(tmp_path / "PAGE.md", "Title", "An  answer.", "python -m program", "\nfirst", " last\n")
-    title, _, answer, _, command, *rest = path.read_text().splitlines()
+def test_a_page_has_its_title_answer_and_command_before_all_else():
+    title, _, answer, _, command = opening("Title", "An  answer.", "python -m program").splitlines()
     assert (title, answer) == ("# Title", "An answer.")
     assert command.startswith("Written by `python -m program` from the tables")
-    assert rest == ["", "first last"]
 
 
 def test_a_template_shows_what_it_is_given_and_refuses_to_show_what_it_is_not(tmp_path):

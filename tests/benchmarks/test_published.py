@@ -15,7 +15,7 @@ from benchmarks.leaderboard import running, settings
 from benchmarks.parallel import race as parallel
 from benchmarks.widths import races
 
-# A page, and what writes it; those of the leaderboard and of speed are tested beside their own.
+# A page, and what writes it; that of the leaderboard is tested beside its own.
 PAGES = {
     "auto/results/ASKED.md": "auto.asked:write_page",
     "auto/results/DAYS.md": "auto.days:write_page",
@@ -43,12 +43,13 @@ PAGES = {
     "ray/results/RESULTS.md": "ray.page:write_page",
     "safety/results/RESULTS.md": "safety.__main__:write_page",
     "safety/results/POINTS.md": "safety.__main__:write_points",
+    "speed/RESULTS.md": "speed.page:write_page",
     "widths/results/RESULTS.md": "widths.__main__:write_page",
     "xopt/results/RESULTS.md": "xopt.page:write_page",
 }
 PLAY, WRITE = "run python -m benchmarks.published", "run python -m benchmarks.published --kept"
 SEEDS = r"\d+ (seed|replicate)s? \(\d"
-WITHOUT_SEEDS = ("control", "cycles", "safety", "diagnosis/results/RECORDS", "papers")
+WITHOUT_SEEDS = ("control", "cycles", "safety", "speed", "diagnosis/results/RECORDS", "papers")
 
 
 @pytest.mark.sampled(2)
@@ -59,8 +60,8 @@ def test_a_page_is_what_its_program_writes_and_says_how_many_seeds_and_which(nam
     getattr(importlib.import_module(f"benchmarks.{module}"), function)(copy)
     text = (copy / page.name).read_text(encoding="utf-8")
     assert text == page.read_text(encoding="utf-8"), f"run python -m benchmarks.{module.split('.')[0]} --page"
-    # Runs of cycles are stretches of records, draws of control and safety are of one seed, real records of none, and a
-    # paper's are replicates.
+    # Runs of cycles are stretches of records, draws of control and safety and what speed plays are of one seed, real
+    # records of none, and a paper's are replicates.
     assert name.startswith(WITHOUT_SEEDS) or re.search(SEEDS, text)
 
 
