@@ -17,7 +17,8 @@ import re
 import shlex
 import tempfile
 import textwrap
-from collections.abc import Callable
+import tomllib
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -162,25 +163,25 @@ def _table(*commands: str) -> Printed:
     return Printed("docs/which_algorithm.md", f"{said}\n```\n\n{head}{rows}", partial(_cells, *commands))
 
 
-def _at_random() -> list[str]:
+def at_random() -> list[str]:
     return [whole(round(kept()[THEORY.format(problem)]["random"])) for problem in PROBLEMS]
 
 
-def _hills() -> list[str]:
+def hills() -> list[str]:
     return [f"{regret:.0f} ± {error:.0f}" for regret, error in kept()[HILLS]["policies"].values()]
 
 
-def _advice() -> list[str]:
+def advice() -> list[str]:
     return [textwrap.fill(kept()[CSV]["advice"], 118, initial_indent="> ", subsequent_indent="> ") + "\n"]
 
 
-def _million_steps() -> list[str]:
+def million_steps() -> list[str]:
     table = pd.read_csv(HERE / "speed" / "results" / "cpu" / "million_steps.csv")
     worst = table[table["observations"] == 1_000_000].groupby("dtype")["mean_error"].max()
     return [f"{worst[dtype]:.0e}".replace("e-0", "e-") for dtype in ("float64", "float32")]
 
 
-def _over_a_box() -> list[str]:
+def over_a_box() -> list[str]:
     """On how many functions the best of ours has the least regret, and its ratios to the best of theirs."""
     table = pd.read_csv(HERE / "continuous" / "results" / "summary.csv")
     regret = table.pivot(index="policy", columns="problem", values="regret").drop(["auto", "random"])
@@ -189,159 +190,43 @@ def _over_a_box() -> list[str]:
     return [str((ratio <= 1).sum()), str(len(ratio)), f"{ratio.min():.2f}", f"{ratio.max():.2f}"]
 
 
-def _bad_inputs() -> list[str]:
+def bad_inputs() -> list[str]:
     (count,) = on("tests/fuzz/RESULTS.md", r"(\d+) bad inputs tried")()
     return [whole(round(int(count), -3))]
 
 
-def _cartpole_seeds() -> list[str]:
-    seeds = on(_RAY, *(rf"\* {name}: [^\n]* on (\d+) seeds" for name in ("cartpole", "cartpole-again")))()
+def cartpole_seeds() -> list[str]:
+    names = ("cartpole", "cartpole-again")
+    page = "benchmarks/ray/results/RESULTS.md"
+    seeds = on(page, *(rf"\* {name}: [^\n]* on (\d+) seeds" for name in names))()
     return [str(sum(map(int, seeds)))]
 
 
-def _nothing_changes() -> list[str]:
+def nothing_changes() -> list[str]:
     """Shares of auto and of the best, and how many policies are ahead of auto."""
-    best = _BEST.format(r"\*stationary\*", "bkb w=2")
-    *shares, _, rank = on(_AUTO, _SHARE.format("auto", r"\*stationary\*"), best, best + r" \| (\d+)")()
+    pattern = r"\| `auto` \| \*stationary\* \|[^|]+\| ([\d.]+)% \| `bkb w=2` [^|]+\| ([\d.]+)% \| (\d+)"
+    *shares, rank = on("benchmarks/auto/results/RESULTS.md", pattern)()
     return [*shares, str(int(rank) - 1)]
 
 
-def _shots() -> list[str]:
-    rate, shots = on(_XOPT, r"time-dependent UCB: ([\d.]+) times", r"## The same (\d+) shots")()
-    errors = on(_XOPT, r"\| ours \| \d+ \| ([\d.]+)", r"\| Xopt, time-dependent UCB \| \d+ \| ([\d.]+)")()
-    return [rate, shots, *errors]
+def _printed() -> Iterator[Printed]:
+    computed = (
+        million_steps,
+        bad_inputs,
+        over_a_box,
+        advice,
+        cartpole_seeds,
+        nothing_changes,
+        at_random,
+        hills,
+    )
+    of_name = {function.__name__: function for function in computed}
+    for one in tomllib.loads((HERE / "published.toml").read_text(encoding="utf-8"))["printed"]:
+        figures = of_name[one["figures"]] if "figures" in one else on(one["page"], *one["patterns"])
+        yield Printed(one["document"], one["text"], figures)
 
 
-_SPEED = "benchmarks/speed/RESULTS.md"
-_AUTO = "benchmarks/auto/results/RESULTS.md"
-_WEEKS = "benchmarks/auto/results/WEEKS.md"
-_ODDS = "benchmarks/bernoulli/results/LOG_ODDS.md"
-_CLOCK = "benchmarks/continuous/results/CLOCK.md"
-_XOPT = "benchmarks/xopt/results/RESULTS.md"
-_RAY = "benchmarks/ray/results/RESULTS.md"
-_WHICH = "docs/which_algorithm.md"
-_OURS = r"\| {} \| 1 000 \| ucb \| ([^|]+) \| [^|]+ \| [^|]+ \| \*\*.+?\*\*"
-_TIMES = r"\| {} \| 1 000 \| ucb \| [^|]+ \| [^|]+ \| [^|]+ \| \*\*(.+?)\*\*"
-_SHARE = r"\| `{}` \| {} \|[^|]+\| ([\d.]+)%"
-_BEST = r"\| `auto` \| {} \|[^|]+\|[^|]+\| `{}` [^|]+\| ([\d.]+)%"
-_RECORDS = ("intel-light", "intel-humidity", "beijing-pm25")
-_EARNS = (r"`log_odds_ucb` earns ([\d.]+)", r"`auto` ([\d.]+)\.")
-_BETTER = ("tv_gp_ucb w=2", "predictive_sampling", "band_gp_ucb")
-
-PRINTED = (
-    Printed(
-        "docs/what_to_expect.md",
-        "a step takes {} with 1 000 arms and {} with 100 000. The fastest plain BoTorch program takes {} and {} times",
-        on(_SPEED, *(row.format(arms) for row in (_OURS, _TIMES) for arms in ("1 000", "100 000"))),
-    ),
-    Printed(
-        "docs/what_to_expect.md",
-        "25 replicates of 30 000 steps of IGP-UCB on 100 arms take {}. Nothing has been measured",
-        on(_SPEED, r"\| 100 \| 25 \| 30 000 \| ([^|]+) \|"),
-    ),
-    Printed(
-        "docs/what_to_expect.md",
-        "at most {} of the prior standard deviation in float64 and {} in float32",
-        _million_steps,
-    ),
-    Printed("docs/what_to_expect.md", "the tests try some {} bad inputs", _bad_inputs),
-    Printed(
-        "docs/what_to_expect.md",
-        "on {} of {} moving test functions the best of our policies has the least mean regret, {} to {} times that of",
-        _over_a_box,
-    ),
-    Printed(
-        "docs/domains.md",
-        "has less regret than BoTorch's UCB, W-DBO and Xopt on {} of {} moving functions",
-        on(_CLOCK, r"## 30 s.*?Less on (\d+)", r"## 30 s.*?At least eight functions: (\d+)"),
-    ),
-    Printed(
-        "docs/domains.md",
-        "has less than BoTorch's UCB with time as an input on {} of {} as well",
-        on(_CLOCK, r"## 30 s, functions.*?Less on (\d+)", r"At least four functions: (\d+)"),
-    ),
-    Printed("docs/race_a_table.md", "its command it is\n\n{}\nFor this advice", _advice),
-    Printed("docs/ray.md", "`python -m benchmarks.ray`, {} seeds", _cartpole_seeds),
-    Printed(
-        "docs/xopt.md",
-        "it proposes {} times as many shots a second, but over the first {} shots its mean error is larger: {}, "
-        "against {} with Xopt's own. (The",
-        _shots,
-    ),
-    Printed(
-        _WHICH,
-        "it loses {} % of what random play loses. The best of {} policies, picked for each environment in hindsight, "
-        "loses {} %. Without the kernel, `auto` loses {} %.",
-        on(
-            _AUTO,
-            r"\| `auto` \| all \| \d+ \| [\d.]+ \| ([\d.]+)%",
-            r"table: (\d+) other policies",
-            r"\| `auto` \| all \| \d+ \| [\d.]+ \| [\d.]+% \| ([\d.]+)%",
-            r"\| `auto, no kernel` \| all \| \d+ \| [\d.]+ \| ([\d.]+)%",
-        ),
-    ),
-    Printed(
-        _WHICH,
-        "a fresh seed: {} % where the best of six in hindsight loses {} %",
-        on("benchmarks/auto/PROTOCOL.md", r"## Outcome on seed 5000.*?\| ([\d.]+) of ([\d.]+) %, 1\.00"),
-    ),
-    Printed(
-        _WHICH,
-        "| {} % of random's regret on `stationary` | `bkb` with `width=2`, {} %; {} policies are",
-        _nothing_changes,
-    ),
-    Printed(
-        _WHICH,
-        "| {} % on `intel-light`, {} % on `intel-humidity`, {} % on `beijing-pm25` | `tv_gp_ucb` with `width=2`, {} %; "
-        "`predictive_sampling`, {} %; `band_gp_ucb`, {} % |",
-        on(
-            _AUTO,
-            *(_SHARE.format("auto", name) for name in _RECORDS),
-            *(_BEST.format(name, best) for name, best in zip(_RECORDS, _BETTER, strict=True)),
-        ),
-    ),
-    Printed(
-        _WHICH,
-        "| {} % on `bernoulli` | `tv_gp_ucb` with `width=2`, {} % |",
-        on(_AUTO, r"\| bernoulli \| 8000 \| 100 \| ([\d.]+)% \|[^|]+\| `tv_gp_ucb w=2` ([\d.]+)%"),
-    ),
-    Printed(
-        _WHICH,
-        "| it earns {} of the best of four policies for such rewards | `log_odds_ucb`, which earns {}: "
-        "[a benchmark](repository/benchmarks/bernoulli/results/LOG_ODDS.md) |",
-        on(_ODDS, *reversed(_EARNS)),
-    ),
-    Printed(
-        "docs/my_data.md",
-        "`log_odds_ucb` earns {} of the best of four other policies for such rewards, and `auto` {}; without past "
-        "rows, {} and {}.",
-        on(_ODDS, *_EARNS, r"([\d.]+)\s+\(`log_odds_ucb`\)", r"([\d.]+)\s+\(`auto`\)"),
-    ),
-    Printed(
-        "docs/cycles.md",
-        "with a period of a day where there is none, `auto` had {} times the regret",
-        on(_WEEKS, r"\| no cycle \| `auto, cycles=24` \|[^|]*\|[^|]*\| ([^|]+) \|"),
-    ),
-    Printed(
-        "docs/my_data.md",
-        "and {} of the best of the four there",
-        on(_ODDS, r"\| drift over 500, [^\n]* ([\d.]+) \|\n"),
-    ),
-    Printed(
-        _WHICH,
-        "withholding it costs regret: {} % on `intel-light`",
-        on(_AUTO, _SHARE.format("auto, no kernel", "intel-light")),
-    ),
-    Printed(_WHICH, "arms at random costs {}, {}, {} and {}. In `gp`", _at_random),
-    _table(THEORY),
-    _table(CONSTANT, AUTO),
-    Printed(
-        _WHICH,
-        "its regret is {}, against {} for `mle_gp_ucb`, {} for `bayes_gp_ucb` and {} for `regret_balancing` "
-        f"(`{HILLS}`)",
-        _hills,
-    ),
-)
+PRINTED = (*_printed(), _table(THEORY), _table(CONSTANT, AUTO))
 
 
 def main() -> None:
