@@ -12,17 +12,14 @@ import torch
 
 from bandits_torch import recipes
 from bandits_torch.loop import run
-from bandits_torch.models.candidate_priors import CandidatePrior, arm_gp_over_priors
-from bandits_torch.policies.over_priors import PriorElimination
 from bandits_torch.problems import make
 from bandits_torch.problems.simulated import make_kernel
-from bandits_torch.theory.widths import ConstantWidth
 from benchmarks.gpu.stepping import Settings, Stepper, both, seconds_a_step, smooth_problem, ucb
 from benchmarks.speed import form_choice as choice
 from benchmarks.speed.against_botorch import Case, _play_botorch, _play_ours
 from benchmarks.speed.measuring import copy_seconds
 from benchmarks.speed.plain_botorch import WAYS
-from benchmarks.speed.workload import NOISE_VARIANCE, WIDTH, bytes_of_step
+from benchmarks.speed.workload import NOISE_VARIANCE, bytes_of_step
 
 Rows = Iterator[dict[str, Any]]
 
@@ -104,52 +101,6 @@ def against_botorch(settings: Settings) -> Rows:
         }
 
 
-def scaling(settings: Settings) -> Rows:
-    """How does a captured step grow with arms, to a million, and with replicates, to ten thousand?"""
-    arms = settings.pick((1_000, 10_000, 100_000, 1_000_000), (30, 60))
-    replicates = settings.pick((1, 10, 100, 1_000, 10_000), (1, 3))
-    sizes = [("arms", n, 1, "factor") for n in arms] + [
-        ("replicates", 100, s, "covariance") for s in replicates
-    ]
-    for axis, num_arms, count, form in sizes:
-        policy, problem = ucb(num_arms, count, settings.device, form=form)
-        stepper = Stepper(policy, problem, settings.pick(32, 4))
-        stepper.captured(settings.pick(160, 12))
-        seconds = seconds_a_step(stepper.captured, settings.pick(96, 8), settings.device)
-        yield {"axis": axis, "arms": num_arms, "replicates": count, "form": form, "captured_seconds": seconds}
-        del policy, problem, stepper
-
-
-def priors(settings: Settings) -> Rows:
-    """How does a step of prior elimination grow with candidate priors?"""
-    num_arms = settings.pick(200, 15)
-    for count in settings.pick((1, 10, 100, 1_000), (1, 3)):
-        problem = smooth_problem(num_arms, 1, settings.device)
-        candidates = [
-            CandidatePrior(make_kernel("matern", 0.1 + 0.3 * p / count), name=str(p)) for p in range(count)
-        ]
-        model = arm_gp_over_priors(problem.arms, candidates, NOISE_VARIANCE, replicates=1)
-        policy = PriorElimination(model, ConstantWidth(WIDTH))
-        stepper = Stepper(policy, problem)
-        seconds = _plain_seconds(stepper, settings)
-        yield {"arms": num_arms, "priors": count, "plain_seconds": seconds}
-
-
-def _plain_seconds(stepper: Stepper, settings: Settings) -> float:
-    stepper.plain(settings.pick(20, 3))
-    return seconds_a_step(stepper.plain, settings.pick(40, 3), settings.device)
-
-
-def auto(settings: Settings) -> Rows:
-    """What does a step of auto cost, plain and captured?"""
-    for num_arms, replicates in settings.pick(((100, 1), (100, 25), (2_000, 1)), ((10, 1), (12, 2))):
-        problem = smooth_problem(num_arms, replicates, settings.device)
-        policy = recipes.auto(problem.arms, replicates=replicates)
-        before, k = settings.pick(48, 5), settings.pick(16, 2)
-        measured = both(policy, problem, before, settings.pick(64, 4), settings, k=k)
-        yield {"arms": num_arms, "replicates": replicates, **measured}
-
-
 def thompson(settings: Settings) -> Rows:
     """What does a step of Thompson sampling cost, plain and captured?"""
     for num_arms, replicates in settings.pick(((100, 25), (1_000, 1), (1_000, 25)), ((15, 2),)):
@@ -159,35 +110,6 @@ def thompson(settings: Settings) -> Rows:
         )
         measured = both(policy, problem, 10, settings.pick(64, 4), settings, k=settings.pick(32, 4))
         yield {"arms": num_arms, "replicates": replicates, **measured}
-
-
-def bkb(settings: Settings) -> Rows:
-    """What does a step of BKB over many arms cost?"""
-    for num_arms in settings.pick((10_000, 100_000), (40,)):
-        problem = smooth_problem(num_arms, 1, settings.device)
-        policy = recipes.bkb(problem.arms, make_kernel("matern", 0.2), NOISE_VARIANCE)
-        yield {"arms": num_arms, "plain_seconds": _plain_seconds(Stepper(policy, problem), settings)}
-
-
-def float32(settings: Settings) -> Rows:
-    """What does float32 save, and what does it cost in accuracy?"""
-    for num_arms, replicates in settings.pick(((10_000, 1), (100, 2_500)), ((25, 2),)):
-        seconds, means = {}, {}
-        for dtype in (torch.float64, torch.float32):
-            policy, problem = ucb(num_arms, replicates, settings.device, form="covariance", dtype=dtype)
-            stepper = Stepper(policy, problem, settings.pick(32, 4))
-            stepper.captured(settings.pick(96, 8))
-            seconds[dtype] = seconds_a_step(stepper.captured, settings.pick(64, 4), settings.device)
-            means[dtype] = policy.model.marginals()[0].double()  # type: ignore[attr-defined]
-            del policy, problem, stepper
-        error = (means[torch.float32] - means[torch.float64]).abs()
-        yield {
-            "arms": num_arms,
-            "replicates": replicates,
-            "float64_seconds": seconds[torch.float64],
-            "float32_seconds": seconds[torch.float32],
-            "median_difference_of_means": float(error.median()),  # of runs that may have parted
-        }
 
 
 def form_choice(settings: Settings) -> Rows:
@@ -202,11 +124,6 @@ PAGES: dict[str, tuple[Callable[[Settings], Rows], float]] = {
     "igp_30000": (igp_30000, 50),
     "saturation": (saturation, 60),
     "against_botorch": (against_botorch, 60),
-    "scaling": (scaling, 40),
-    "auto": (auto, 25),
     "thompson": (thompson, 20),
-    "priors": (priors, 20),
-    "bkb": (bkb, 20),
-    "float32": (float32, 20),
     "form_choice": (form_choice, 50),
 }

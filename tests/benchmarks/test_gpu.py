@@ -88,7 +88,7 @@ def test_a_page_that_hangs_in_a_row_is_cut_and_keeps_what_it_had(tmp_path, monke
 
 def test_without_pytest_the_tests_are_left_out_and_the_report_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(command.importlib.util, "find_spec", lambda name: None)
-    assert main(["--rehearse", "--out", str(tmp_path), "--pages", "bkb"]) == 0
+    assert main(["--rehearse", "--out", str(tmp_path), "--pages", "thompson"]) == 0
     assert "pytest is not installed" in (tmp_path / "report.md").read_text()
 
 
