@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import sys
+import tomllib
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -19,54 +20,10 @@ from benchmarks import pages
 from benchmarks.papers import _claims
 
 HERE = Path(__file__).parent
-# A paper's module in ``benchmarks.papers``, and its title.
+_SHOWN = tomllib.loads((HERE / "results.toml").read_text(encoding="utf-8"))
 PAPERS = {
-    "chowdhury": "Chowdhury & Gopalan 2017: IGP-UCB and GP-TS",
-    "zhou": "Zhou & Shroff 2021: R-GP-UCB and SW-GP-UCB",
-    "hong": "Hong, Li & Tewari 2023: OPKB, ADA-OPKB, OPNN, ADA-OPNN",
-    "calandriello": "Calandriello et al. 2019: BKB",
-    "ziomek": "Ziomek, Adachi & Osborne 2024: PE-GP-UCB",
-}
-# Pages of results other than the papers', in the order shown, each with its question. A test finds one that is missing.
-_OTHERS = {
-    "speed/RESULTS.md": "Speed, a step's time beside BoTorch's",
-    "leaderboard/results/RESULTS.md": "Leaderboard, every recipe on many environments, with settings fixed once",
-    "auto/results/RESULTS.md": "Auto, and what it costs to know no kernel, by a protocol fixed before",
-    "auto/results/ASKED.md": "Looking again, what was asked and what came of it",
-    "auto/results/DAYS.md": "Tables with a day",
-    "auto/results/WEEKS.md": "A day and a week, and wrong periods",
-    "bernoulli/results/RESULTS.md": "Rewards of 0 and 1",
-    "bernoulli/results/LOG_ODDS.md": "Log-odds, a policy for rewards of 0 and 1",
-    "diagnosis/results/RESULTS.md": "Diagnosis, what `look` says of files whose truth is known",
-    "diagnosis/results/RECORDS.md": "Real records, what `look` says of them beside what is known",
-    "logs/results/RESULTS.md": "Logs, policies valued from what others pulled",
-    "widths/results/RESULTS.md": "Widths with a theorem, unknown length-scales, R-PERP",
-    "control/results/RESULTS.md": "Control, tests under a level that all arms share",
-    "safety/results/RESULTS.md": "Safety, limits on a measured outcome that drifts",
-    "safety/results/POINTS.md": "Safety over the unit square",
-    "continuous/results/RESULTS.md": "Continuous, dynamic standard functions over domains",
-    "continuous/results/CLOCK.md": "Clock, functions that move on as a policy computes",
-    "continuous/results/TEMPERATURE.md": "Temperature, what W-DBO keeps as it ships, and why it falls to two",
-    "contexts/results/RESULTS.md": "Contexts, against dense and linear models",
-    "cycles/results/RESULTS.md": "Cycles, kernels with a day",
-    "moves/results/RESULTS.md": "Moves, limits on settings and prices of switching",
-    "parallel/results/RESULTS.md": "Parallel, eight questions open at once",
-    "elsewhere/results/RESULTS.md": "Elsewhere, problems that others wrote",
-    "ray/results/RESULTS.md": "Ray Tune, schedulers of populations",
-    "xopt/results/RESULTS.md": "Xopt, a beam line that drifts",
-}
-_PICTURES = {
-    "leaderboard/results/ranks.png": "Mean ranks of the leaderboard",
-    "continuous/results/regret.png": "Regret on dynamic standard functions",
-}
-# The most telling picture of each paper.
-_FIRST = {
-    "chowdhury": "figure1a",
-    "zhou": "horizon",
-    "hong": "sphere-two-switches",
-    "calandriello": "figure_2",
-    "ziomek": "figure2a",
-}
+    name: paper["title"] for name, paper in _SHOWN["papers"].items()
+}  # by their modules in ``benchmarks.papers``
 _READING = re.compile(r"\[(.+?): (holds|does not hold),")  # of a claim another way, in its numbers
 
 
@@ -81,9 +38,11 @@ def page(folder: Path = HERE) -> str:
         "RESULTS.md.jinja",
         counts=Counter(claim.verdict for own in claims.values() for claim in own),
         others=[
-            _other(folder / link, link, title) for link, title in _OTHERS.items() if (folder / link).exists()
+            _other(folder / link, link, title)
+            for link, title in _SHOWN["pages"].items()
+            if (folder / link).exists()
         ],
-        pictures={link: name for link, name in _PICTURES.items() if (folder / link).exists()},
+        pictures={link: name for link, name in _SHOWN["pictures"].items() if (folder / link).exists()},
         overview=pages.markdown(["paper", *_claims.VERDICTS], [_counts(*one) for one in claims.items()]),
         papers=[_paper(name, own, folder) for name, own in claims.items()],
     )
@@ -109,7 +68,7 @@ def _counts(name: str, claims: list[_claims.Claim]) -> list[object]:
 def _paper(name: str, claims: list[_claims.Claim], folder: Path) -> dict[str, Any]:
     """What its section shows: links, where there is what they lead to, and the claims of each verdict, in lines."""
     results, verdicts = Path("papers", "results", name), {}
-    picture, own = results / f"{_FIRST[name]}.png", results / "RESULTS.md"
+    picture, own = results / f"{_SHOWN['papers'][name]['picture']}.png", results / "RESULTS.md"
     for verdict in _claims.VERDICTS:
         found: dict[str, list[_claims.Claim]] = {}
         for claim in claims:

@@ -118,15 +118,12 @@ def summary(totals: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-_NAMED = 7  # policies in colour, the best by rank, and random
-
-
 def write_page(folder: Path) -> list[Path]:
     """Write the page and its pictures into the folder of the tables; returns their paths."""
     tables = Tables(folder)
     totals, curves = tables.totals, tables.curves
     played, policies, absent = _raced(totals)
-    shown: dict[str, Any] = {"about": (settings.__doc__ or "").strip(), "absent": absent}
+    shown: dict[str, Any] = {"absent": absent}
     written = []
     if played and policies:
         ranked = totals[totals["environment"].isin(played) & totals["policy"].isin(policies)]

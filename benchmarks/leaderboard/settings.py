@@ -1,28 +1,4 @@
-"""What races where. Fixed once, before any result was seen; nothing is tuned to an environment.
-
-Environments. 500 steps, 100 replicates, 100 arms, noise of scale 0.1 where nothing else is said; records of real
-data are played for as long as 25 starts can be spread over what is left of them. The number of steps was set by what
-the dearest recipes cost; algorithms that learn in long blocks would gain on the others with more. There were 25
-replicates first. Then it was seen that a policy that never looks again can be caught at an inferior arm for good, in
-one run of thirty to a hundred, and lose as much there as in twenty others: 25 runs often have none of these. So 75
-more of every policy were played, a number fixed before the first of them, wherever replicates are drawn.
-
-What policies know. Each recipe gets what ``problem.knowledge`` says an honest user would know: kernel, noise
-variance, a bound on the norm, the forgetting rate, the variation budget. Environments whose prior mean is not zero are
-centred first, and real data have one kernel and mean zero (``environments``): not every recipe takes a prior
-mean, and all shall know the same.
-
-Settings. Every recipe has its defaults, so the width of its theorem (delta 0.1). Those that take a width race a
-second time with one constant for all, 2 (for Thompson sampling, whose width scales the posterior's deviation, 1). The
-networks of OPNN and ADA-OPNN have 64 units in place of 256 and 50 training steps in place of 200, for their cost.
-
-``auto`` knows neither rate nor variation nor horizon. A second row has it without kernel, noise and mean: it knows
-the features of the arms, or their number.
-
-Recipes for an unknown prior need candidate priors, which only two environments have. There they race beside a few that
-know one prior, in a table of their own, outside the ranking; ``known_prior_gp_ucb`` knows the true one and is no
-competitor.
-"""
+"""What races where. Fixed once, before any result was seen: RESULTS.md says why (its template)."""
 
 from __future__ import annotations
 
