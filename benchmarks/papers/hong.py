@@ -42,26 +42,9 @@ from benchmarks.papers import _hong_page
 from benchmarks.papers._folders import Job
 from benchmarks.papers._folders import run as run_parts
 
-# Part: which algorithms play on which environments.
-RACES: dict[str, dict[str, tuple[str, ...]]] = {
-    "switching": {
-        name: (
-            *(*of.RACED, "SW-GP-UCB published", "WGP-UCB published", "ADA-OPKB published"),
-            *(f"ADA-OPKB{of.EQUAL}", f"ADA-OPNN{of.EQUAL}"),
-        )
-        for name in ("sphere-one-switch", "sphere-two-switches")
-    },
-    "cosine": {
-        "cosine-stationary": (
-            *("OPNN", "OPNN0", "GP-UCB", "OPKB"),
-            *("OPNN, m = 64", "OPNN0, m = 64", "OPNN, m = 2048", "OPNN0, m = 2048"),
-            *(f"{algorithm}{of.EQUAL}" for algorithm in ("OPNN", "OPNN0", "OPKB")),
-        ),
-        "cosine": (*(*of.RACED, "SW-GP-UCB, window 1000"), *(f"ADA-OPKB{of.EQUAL}", f"ADA-OPNN{of.EQUAL}")),
-    },
-    "correlated": {"correlated-d2": of.RACED, "correlated-d3": of.RACED},
-    "drift": {"slow-drift": of.RACED},
-}
+RACES: dict[str, dict[str, list[str]]] = of.PLAYED[
+    "races"
+]  # part: which algorithms play on which environments
 
 
 def main(arguments: list[str]) -> None:
@@ -125,7 +108,7 @@ def report(job: Job) -> None:
 
 
 def _draw(name: str, played: dict[str, History], job: Job) -> Figure:
-    switches = of.environment(name, _horizon(job), 1)[1]
+    switches = of.changes(name, _horizon(job))
     most = max(history.replicates for history in played.values())
     named = {a if h.replicates == most else f"{a} ({h.replicates} runs)": h for a, h in played.items()}
     return cast(Figure, mark_detections(plot_regret(named), named, switches).figure)
@@ -144,7 +127,7 @@ def _horizon(job: Job) -> int:
     return 60 if job.fast else of.HORIZON
 
 
-def _played(name: str, algorithms: tuple[str, ...], job: Job) -> dict[str, History]:
+def _played(name: str, algorithms: list[str], job: Job) -> dict[str, History]:
     """The runs that are there already, of each algorithm the one of most replicates."""
     found = {}
     for algorithm in algorithms:
@@ -163,17 +146,6 @@ def _totals(name: str, algorithm: str, history: History) -> pd.DataFrame:
     return pd.DataFrame(columns | {"regret": sums[:, -1].numpy(), "until 0.3 T": until.numpy()})
 
 
-_UNCHANGING: dict[str, tuple[str, dict[str, Any]]] = {
-    "GP draws, d = 1": ("gp", {"noise_scale": 0.1}),
-    "GP draws, d = 2": ("gp", {"dim": 2, "noise_scale": 0.1}),
-    "sphere draws, scaled": ("sphere-one-switch", {"switches": ()}),
-    "cosine, kernel only close": ("cosine", {"stationary": True}),
-}
-_CHANGING: dict[str, tuple[str, dict[str, Any]]] = {
-    "sphere": ("sphere-one-switch", {"switches": (0.5,)}),
-    "correlated, d = 2, l = 0.2": ("switching", {"switches": (0.5,), "dim": 2}),
-    "correlated, d = 3, l = 1": ("switching", {"switches": (0.5,), "dim": 3, "lengthscale": 1.0}),
-}
 _RUN_LENGTHS = (1e3, 1e4, 1e5)
 
 
@@ -181,9 +153,9 @@ def detection(job: Job) -> None:
     """Write false_alarms.csv and delays.csv."""
     horizon, replicates = (40, 2) if job.fast else (5000, 20)
     rows = []
-    for name, (problem, options) in _UNCHANGING.items():
+    for name, one in of.PLAYED["unchanging"].items():
         for run_length in _RUN_LENGTHS:
-            history = _play(problem, options, horizon, replicates, run_length)
+            history = _play(**one, horizon=horizon, replicates=replicates, run_length=run_length)
             alarms, steps = int(history.trace["restarts"][:, -1].sum()), horizon * replicates
             rows.append((name, f"{run_length:.0e}", steps, alarms, f"{steps / run_length:.3g}"))
             say(rows[-1])
@@ -191,9 +163,10 @@ def detection(job: Job) -> None:
     save(pd.DataFrame(rows, columns=columns), job.out / "false_alarms.csv", None)
     horizon, replicates = (40, 2) if job.fast else (2000, 50)
     found = []
-    for name, (problem, options) in _CHANGING.items():
+    for name, one in of.PLAYED["changing"].items():
         for change in ("flip", "fresh"):
-            history = _play(problem, options | {"change": change}, horizon, replicates, 1e5)
+            options = one["options"] | {"change": change}
+            history = _play(one["problem"], options, horizon, replicates, 1e5)
             found.append({"problem": name, "change": change, **_delays(history, horizon // 2)})
             say(found[-1])
     save(pd.DataFrame(found), job.out / "delays.csv", None)
