@@ -221,6 +221,7 @@ _HELP: dict[str, Callable[..., str]] = {
     "seeds_of": seeds_of,
     "table": markdown_of,
     "to": _by_format,
+    "with_error": with_error,
     "whole": whole,
 }
 _TEMPLATES = Environment(

@@ -30,7 +30,7 @@ from benchmarks.auto.playing import (
     play,
 )
 from benchmarks.leaderboard import settings
-from benchmarks.pages import read, seeds_of, with_error
+from benchmarks.pages import read, with_error
 
 LEADERBOARD = Path(__file__).parent.parent / "leaderboard" / "results" / "totals.csv"
 
@@ -43,9 +43,12 @@ def write_page(folder: Path) -> Path:
         seed=settings.SEED,
         replicates=REPLICATES,
         limit=_limit(folder),
-        others=_others(ours),
-        risers=_risers(ours),
-        misled=_misled(ours),
+        ours=ours,
+        policies=list(POLICIES),
+        own=[*POLICIES, HISTORY],
+        mistakes=list(MISTAKES),
+        never=list(NEVER),
+        risers=[name for name in RISERS if (ours["environment"] == name).any()],
         **_board(),
         **_had(folder, ours),
     )
@@ -56,52 +59,12 @@ def _board() -> dict[str, Any]:
     everyone = pd.read_csv(LEADERBOARD)
     everyone = everyone[everyone["environment"].isin(settings.RANKED)]
     is_own = everyone["policy"].isin(list(POLICIES))
-    board, ours = everyone[~is_own], everyone[is_own]
-    rows, summary, of_policy = [], [], {}
-    for policy in (name for name in POLICIES if (ours["policy"] == name).any()):
-        own = ours[ours["policy"] == policy]
+    board, of_policy = everyone[~is_own], {}
+    for policy, own in everyone[is_own].groupby("policy"):
         here = [name for name in settings.RANKED if (own["environment"] == name).any()]
-        facts = of_policy[policy] = pd.DataFrame([_facts(board, own, name) for name in here], index=here)
-        groups = {"all": here, "development": DEVELOPMENT, "validation": VALIDATION}
-        for title, names in groups.items():
-            some = facts.loc[[name for name in names if name in here]]
-            if not some.empty:
-                summary.append([f"`{policy}`", title, *_summary(some)])
-        rows += [[f"`{policy}`", *_row(name, facts.loc[name])] for name in here]
-    heads = ["policy", "environments", "", "mean rank", "share of random", "best in hindsight"]
-    heads += ["ratio of these", "mean ratio", "ratio of sums", "level or first"]
-    each = [
-        "policy",
-        "environment",
-        "regret",
-        "share of random",
-        "best other",
-        "its share",
-        "rank",
-        "level",
-        "ms",
-    ]
-    return {
-        "board": board,
-        "of_policy": of_policy,
-        "summary": pd.DataFrame(summary, columns=heads),
-        "environments": pd.DataFrame(rows, columns=each),
-    }
-
-
-def _summary(some: pd.DataFrame) -> list[object]:
-    ratios = some["share"].mean() / some["best_share"].mean(), (some["regret"] / some["best"]).mean()
-    sums = some["regret"].sum() / some["best"].sum()
-    shares = f"{some['share'].mean():.1%}", f"{some['best_share'].mean():.1%}"
-    shown = [f"{value:.2f}" for value in (*ratios, sums)]
-    return [len(some), f"{some['rank'].mean():.2f}", *shares, *shown, int(some["level"].sum())]
-
-
-def _row(name: str, facts: pd.Series) -> list[str]:
-    own = facts["shown"], f"{facts['share']:.1%}"
-    best = f"`{facts['who']}` {facts['best']:.1f}", f"{facts['best_share']:.1%}", f"{facts['rank']:.0f}"
-    shown = f"*{name}*" if name in DEVELOPMENT else name
-    return [shown, *own, *best, "yes" if facts["level"] else "no", f"{facts['ms']:.0f}"]
+        of_policy[policy] = pd.DataFrame([_facts(board, own, name) for name in here], index=here)
+    groups = {"all": settings.RANKED, "development": DEVELOPMENT, "validation": VALIDATION}
+    return {"board": board, "of_policy": of_policy, "groups": groups}
 
 
 def _facts(board: pd.DataFrame, own: pd.DataFrame, environment: str) -> dict[str, object]:
@@ -126,102 +89,40 @@ def _facts(board: pd.DataFrame, own: pd.DataFrame, environment: str) -> dict[str
     }
 
 
-def _others(ours: pd.DataFrame) -> pd.DataFrame:
-    rows = []
-    for (environment, seed), cell in ours.groupby(["environment", "seed"], sort=False):
-        means = cell.groupby("policy")["regret"].mean()
-        if "random" not in means:
-            continue
-        rest = means.drop([name for name in [*POLICIES, *MISTAKES, *NEVER, "random"] if name in means])
-        best = f"`{rest.idxmin()}` {rest.min() / means['random']:.1%}" if len(rest) else ""
-        row = [environment, seed, len(cell["replicate"].unique())]
-        row += [f"{means[name] / means['random']:.1%}" if name in means else "" for name in POLICIES]
-        rows.append([*row, best, len(rest)])
-    heads = ["environment", "seed", "replicates", *(f"`{name}`" for name in POLICIES), "best other", "others"]
-    return pd.DataFrame(rows, columns=heads)
-
-
 def _limit(folder: Path) -> dict[str, Any] | None:
-    if (limit := read(folder / "limit.csv")) is None:
+    """What was played, and its best beside the leaderboard's, shares of random's by environment."""
+    if (played := read(folder / "limit.csv")) is None:
         return None
     board = pd.read_csv(LEADERBOARD)
     board = board[board["replicate"] < REPLICATES]
     means = board.groupby(["environment", "policy"])["regret"].mean().unstack()
-    rows = []
-    for environment, played in limit.groupby("environment", sort=False):
-        best, there = played.nsmallest(1, "regret").iloc[0], means.loc[environment]
-        shares = [best["regret"], there.drop(list(POLICIES)).min(), *there[list(POLICIES)]]
-        setting = [best["forgetting_rate"], best["width"]]
-        rows.append([environment, *setting, *(share / there["random"] for share in shares)])
-    numbers = np.array([row[3:] for row in rows])
-    rows.append(["mean", "", "", *numbers.mean(0)])
-    shown = [[*row[:3], *(f"{100 * share:.1f} %" for share in row[3:])] for row in rows]
-    heads = ["environment", "rate", "width", "with these", "best other in hindsight", *POLICIES]
-    return {"played": limit, "rows": pd.DataFrame(shown, columns=heads)}
+    best = played.loc[played.groupby("environment", sort=False)["regret"].idxmin()].set_index("environment")
+    there = means.loc[best.index]
+    other = there.drop(columns=list(POLICIES)).min(axis=1)
+    shares = pd.DataFrame({"with these": best["regret"], "best other in hindsight": other})
+    shares = shares.join(there[list(POLICIES)]).div(there["random"], axis=0)
+    return {"played": played, "best": best, "shares": shares}
 
 
-def _risers(ours: pd.DataFrame) -> pd.DataFrame:
-    own, rows = (*POLICIES, HISTORY), []
-    for environment in RISERS:
-        for seed, cell in ours[ours["environment"] == environment].groupby("seed"):
-            by_policy = cell.groupby("policy")["regret"]
-            means, worst = by_policy.mean(), by_policy.max()
-            rivals = means.drop([name for name in own if name in means])
-            if rivals.empty:
-                continue
-            never = worst[rivals.index].max()
-            ratios = {
-                name: f"{means[name] / rivals.min():.2f} ({worst[name] / never:.0%})" for name in means.index
-            }
-            shown = [ratios.get(name, "") for name in own]
-            best = f"`{rivals.idxmin()}` {rivals.min():.4g}"
-            rows.append([environment, seed, cell["replicate"].nunique(), *shown, best, len(rivals)])
-    heads = ["environment", "seed", "replicates", *(f"`{name}`" for name in own), "best rival", "rivals"]
-    return pd.DataFrame(rows, columns=heads)
-
-
-def _had(folder: Path, ours: pd.DataFrame) -> dict[str, pd.DataFrame]:
+def _had(folder: Path, ours: pd.DataFrame) -> dict[str, Any]:
+    """What each policy pays at rest and then loses, and what 1.2 of the best rival asks for, if that was computed."""
     if (table := read(folder / "frontier.csv")) is None:
         return {}
     own = [*POLICIES, HISTORY]
     means = ours[ours["seed"] == frontier.SEED].groupby(["environment", "policy"])["regret"].mean()
-    rows, asked = [], []
+    had, asked = [], []
     for shape in SHAPES:
         here = table[table["shape"] == shape].set_index("policy")
         points, played = here.loc[[frontier.ANY]], here["paid"].drop(frontier.ANY)
         for policy, paid in played.items():
             lost = [means.get((f"{shape} after {quiet}", policy)) for quiet in QUIET[1:]]
-            shown = ["" if x is None else f"{x:.4g}" for x in (paid, frontier.bound(points, paid), *lost)]
-            rows.append([shape, f"`{policy}`", *shown])
+            had.append((shape, policy, [paid, frontier.bound(points, paid), *lost]))
         for quiet in QUIET[1:]:
             rivals = means[f"{shape} after {quiet}"].drop(own)
             goal = 1.2 * rivals.min()
-            shown = [f"{frontier.needed(points, goal):.3g}", *(f"{played[name]:.3g}" for name in own)]
-            asked.append([f"{shape} after {quiet}", f"`{rivals.idxmin()}`", f"{goal:.4g}", *shown])
-    heads = ["shape", "policy", "paid", "at least", *(f"lost after {quiet}" for quiet in QUIET[1:])]
-    other = [
-        "environment",
-        "best rival",
-        "1.2 times its regret",
-        "needs",
-        *(f"`{name}` pays" for name in own),
-    ]
-    return {"had": pd.DataFrame(rows, columns=heads), "asked": pd.DataFrame(asked, columns=other)}
-
-
-def _misled(ours: pd.DataFrame) -> pd.DataFrame:
-    rows = []
-    for (environment, seed), cell in ours.groupby(["environment", "seed"], sort=False):
-        means = cell.groupby("policy")["regret"].mean()
-        if not {"auto", *MISTAKES} <= set(means.index):
-            continue
-        regrets = [means["auto"], *means[list(MISTAKES)]]
-        ratio = sum(regrets[1:]) / len(MISTAKES) / regrets[0]
-        replicates = seeds_of(cell, "replicate", what="replicate")
-        rows.append([environment, seed, replicates, *(f"{regret:.1f}" for regret in regrets), f"{ratio:.2f}"])
-    heads = ["environment", "seed", "replicates", "rightly"]
-    heads += [*(name.removeprefix("auto, ") for name in MISTAKES), "ratio"]
-    return pd.DataFrame(rows, columns=heads)
+            pays = [frontier.needed(points, goal), *played[own]]
+            asked.append((f"{shape} after {quiet}", rivals.idxmin(), goal, pays))
+    return {"had": had, "asked": asked, "quiet": QUIET[1:]}
 
 
 def main(

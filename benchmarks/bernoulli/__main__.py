@@ -118,24 +118,18 @@ def play(kind: str, seed: int) -> pd.DataFrame:
 
 def write_page(folder: Path) -> Path:
     table = pd.read_csv(folder / "totals.csv")
-    rows, shares = [], []
-    for kind in (kind for kind in KINDS if (table["kind"] == kind).any()):
-        own = table[table["kind"] == kind].set_index("policy")
-        first, advised = own.iloc[0], own.index[own["advised"]][0]
-        share = own["expected"] / own.loc[list(RIVALS), "expected"].max()
-        shares.append({"advised": share[advised], "auto": share["auto"]})
-        rows.append(
-            {
-                "record": kind,
-                "random": f"{first['random']:.0f}",
-                "attainable, said": f"{first['attainable']:.0f}",
-                "attainable, true": f"{first['best']:.0f}",
-                **{name: f"{own.loc[name, 'expected']:.0f}" for name in ("auto", *RIVALS)},
-                "advised": f"{advised} ({first['verdict']})",
-                "share": f"{share[advised]:.3f}",
-            }
-        )
-    shown = {"table": table, "rows": pd.DataFrame(rows), "shares": pd.DataFrame(shares)}
+    played = dict(list(table.groupby("kind")))
+    records = {kind: played[kind].set_index("policy") for kind in KINDS if kind in played}
+    shares = []
+    for own in records.values():
+        own["share"] = own["expected"] / own.loc[list(RIVALS), "expected"].max()
+        shares.append({"advised": own["share"][own["advised"]].iloc[0], "auto": own["share"]["auto"]})
+    shown = {
+        "table": table,
+        "records": records,
+        "shares": pd.DataFrame(shares),
+        "policies": ("auto", *RIVALS),
+    }
     return pages.render(folder / "RESULTS.md", "bernoulli/RESULTS.md.jinja", **shown)
 
 

@@ -159,25 +159,7 @@ def write_page(folder: Path) -> Path:
         apart=by_draw["control"] - by_draw[KNOWN_TOO],
         held=each["held 90"].sum() / max(each["intervals"].sum(), 1),
         worst=(1 - (each["intervals"] - each["held 90"]) / each["arms"]).min(),
-        rows=pd.DataFrame([_row(part) for _, part in table.groupby(["test", "policy"], sort=False)]),
     )
-
-
-def _row(part: pd.DataFrame) -> dict[str, str]:
-    """What the page shows of a policy on a test."""
-    known = part["width"][np.isfinite(part["width"]) & (part["width"] > 0)]
-    sums = part.sum(numeric_only=True)
-    some = max(sums["intervals"], 1)
-    return {
-        "test": part["test"].iloc[0],
-        "policy": part["policy"].iloc[0],
-        "regret": pages.with_error(part["regret"]),
-        "sent": f"{part['sent'].mean():.1f}",
-        "held, of 90 %": f"{sums['held 90'] / some:.1%}",
-        "held, of 95 %": f"{sums['held 95'] / some:.1%}",
-        "decided": f"{sums['right'] / sums['arms']:.0%} / {sums['wrong'] / sums['arms']:.0%}",
-        "width": f"{known.median():.2f}" if len(known) else "",
-    }
 
 
 def main(

@@ -259,17 +259,6 @@ def write_page(folder: Path) -> Path:
     every["held"] = (every["low"] <= every["truth"]) & (every["truth"] <= every["high"])
     every["error"] = every["value"] - every["truth"]
     every["reach"] = (every["high"] - every["low"]) / 2
-    by = every.groupby(["setting", "policy"], sort=False)
-    errors = zip(by["error"].mean(), by["error"].sem(), strict=True)
-    values = pd.DataFrame(
-        {
-            "estimator": by["estimator"].agg(lambda kinds: " and ".join(sorted(kinds.unique()))),
-            "logs": by.size(),
-            "hold the truth": by["held"].mean().map(lambda share: f"{100 * share:.0f} %"),
-            "mean error": [f"{mean:+.4f} ± {error:.4f}" for mean, error in errors],
-            "half width": by["reach"].mean().map("{:.3f}".format),
-        }
-    )
     starts = pd.read_csv(folder / "warm.csv")
     regrets = starts.pivot(index=["world", "seed"], columns="policy", values="regret")
     total = regrets.groupby("world").mean()
@@ -277,8 +266,7 @@ def write_page(folder: Path) -> Path:
         folder / "RESULTS.md",
         "logs/RESULTS.md.jinja",
         every=every,
-        shares=by["held"].mean(),
-        values=values.rename_axis(index={"setting": "log"}).reset_index(),
+        shares=every.groupby(["setting", "policy"])["held"].mean(),
         starts=starts,
         regrets=regrets,
         saved=100 * (1 - total["with"] / total["without"]),

@@ -106,12 +106,19 @@ def test_a_mistake_is_made_in_a_copy():
     assert float(problem.knowledge.kernel.lengthscale) == before
 
 
-def test_the_page_tells_what_mistakes_cost_in_the_mean():
+def test_the_page_tells_what_mistakes_cost_in_the_mean(tmp_path):
     regrets = {"auto": 10.0} | dict(zip(playing.MISTAKES, (11.0, 12.0, 13.0, 14.0, 15.0), strict=True))
     cell = {"environment": "stationary", "seed": 1, "replicate": 0}
-    rows = page._misled(pd.DataFrame([cell | {"policy": name, "regret": r} for name, r in regrets.items()]))
-    assert rows["ratio"].tolist() == ["1.30"]
-    assert page._misled(pd.DataFrame([cell | {"policy": "auto", "regret": 1.0}])).empty
+    rows = pd.DataFrame([cell | {"policy": name, "regret": regret} for name, regret in regrets.items()])
+    for played, told in ((rows, 1), (rows[:1], 0)):
+        played.to_csv(tmp_path / "totals.csv", index=False)
+        text = page.write_page(tmp_path).read_text()
+        assert (
+            text.count(
+                "| stationary | 1 | 1 replicate (0) | 10.0 | 11.0 | 12.0 | 13.0 | 14.0 | 15.0 | 1.30 |"
+            )
+            == told
+        )
 
 
 def test_the_limit_is_the_least_of_all_settings(monkeypatch, tmp_path):
@@ -124,7 +131,7 @@ def test_the_limit_is_the_least_of_all_settings(monkeypatch, tmp_path):
     rows = pd.read_csv(tmp_path / "limit.csv")
     assert len(rows) == 4
     assert rows["regret"].nunique() == 4
-    share = page._limit(tmp_path)["rows"].set_index("environment").loc["stationary", "with these"]
+    share = page._limit(tmp_path)["shares"].loc["stationary", "with these"]
     board = pd.read_csv(page.LEADERBOARD)
     random = board.query("environment == 'stationary' and policy == 'random' and replicate < 10")["regret"]
-    assert share == f"{100 * rows['regret'].min() / random.mean():.1f} %"
+    assert share == pytest.approx(rows["regret"].min() / random.mean())
