@@ -213,6 +213,7 @@ def _by_format(value: Any, form: str) -> str:
 
 
 _HELP: dict[str, Callable[..., str]] = {
+    "beyond": beyond,
     "bullet": bullet,
     "duration": duration,
     "figures": figures,

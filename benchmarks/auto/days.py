@@ -160,13 +160,6 @@ def write_page(folder: Path) -> Path:
     table = pd.read_csv(folder / "days.csv")
     found = table[table["policy"] == FOUND].groupby("cycle")["has_cycles"].agg(["sum", "count"])
     cells = table[table["cycle"]].pivot(index="seed", columns="policy", values="regret")
-    chance, rows = table[table["cycle"]].groupby("seed")["random"].first(), []
-    for name in (one for one in [*PLAYED, *RIVALS] if one in cells):
-        own = cells[list(dict.fromkeys([name, NONE]))].dropna()
-        ratio, less = own[name].sum() / own[NONE].sum(), int((own[name] < own[NONE]).sum())
-        share = own[name].sum() / chance[own.index].sum()
-        rows.append([f"`{name}`", len(own), f"{share:.1%}", f"{ratio:.2f}", less])
-    heads = ["policy", "tables", "share of random", "ratio", "better on"]
     return pages.render(
         folder / "DAYS.md",
         "auto/DAYS.md.jinja",
@@ -175,7 +168,8 @@ def write_page(folder: Path) -> Path:
         found=found,
         both=cells[[FOUND, NONE, RIVAL]].dropna().sum(),
         without=table[~table["cycle"]].pivot(index="seed", columns="policy", values="regret").dropna(),
-        rows=pd.DataFrame(rows, columns=heads).drop_duplicates(),
+        cells=cells[[name for name in dict.fromkeys([*PLAYED, *RIVALS]) if name in cells]],
+        chance=table[table["cycle"]].groupby("seed")["random"].first(),
     )
 
 

@@ -79,31 +79,31 @@ def play(table: str, seed: int, policy: str) -> dict[str, object]:
 
 def write_page(folder: Path) -> Path:
     """``WEEKS.md`` from ``weeks.csv``; of each table the seeds that all of its policies were played on."""
-    table, rows, ratios = pd.read_csv(folder / "weeks.csv"), [], {}
+    table, rows = pd.read_csv(folder / "weeks.csv"), {}
     for name, policies in RACED.items():
         own, base = table[table["table"] == name], BASES[name]
         cells = own.pivot(index="seed", columns="policy", values="regret")[list(policies)].dropna()
         chance = own.groupby("seed")["random"].first()[cells.index].sum()
         for policy in policies:
-            ratio = ratios[name, policy] = cells[policy].sum() / cells[base].sum()
+            ratio = cells[policy].sum() / cells[base].sum()
             error = (cells[policy] - ratio * cells[base]).std() * math.sqrt(len(cells)) / cells[base].sum()
-            better = int((cells[policy] < cells[base]).sum())
-            compared = [f"{ratio:.3f} ± {error:.3f}", f"{better} of {len(cells)}"]
-            if policy == base:
-                compared = ["1", ""]
-            share = cells[policy].sum() / chance
-            rows.append([name, f"`{policy}`", str(len(cells)), f"{share:.1%}", *compared])
-    heads = ["table", "policy", "tables", "share of random", "ratio", "better on"]
+            row = {
+                "tables": len(cells),
+                "share": cells[policy].sum() / chance,
+                "ratio": ratio,
+                "error": error,
+            }
+            rows[name, policy] = row | {"base": base, "better": (cells[policy] < cells[base]).sum()}
     return pages.render(
         folder / "WEEKS.md",
         "auto/WEEKS.md.jinja",
         played=table,
         past=PAST,
         steps=PLAYED,
-        both=ratios[BOTH, FOUND],
-        neither=ratios[NEITHER, RIGHT],
-        costs={policy.split("=")[1]: ratios[ONE, policy] for policy in RACED[ONE] if policy != NONE},
-        rows=pd.DataFrame(rows, columns=heads),
+        both=rows[BOTH, FOUND]["ratio"],
+        neither=rows[NEITHER, RIGHT]["ratio"],
+        costs={policy.split("=")[1]: rows[ONE, policy]["ratio"] for policy in PERIODS},
+        rows=rows,
     )
 
 

@@ -259,19 +259,9 @@ def _held(runs: pd.DataFrame, rivals: list[str]) -> int:
 
 
 def _pair(runs: pd.DataFrame) -> pd.DataFrame | None:
-    """``auto`` beside W-DBO alone, function by function, where both have more runs than all policies have."""
+    """``auto`` and W-DBO alone, where both have more runs than all policies have."""
     both = runs.reindex(columns=[AUTO, RIVAL]).dropna()
-    if len(both) <= len(runs.dropna()):
-        return None
-    rows = []
-    for name, of in both.groupby("problem", sort=False):
-        difference = of[AUTO] - of[RIVAL]
-        verdict = "too few seeds" if len(of) < SEEDS else beyond(difference, "less", "level", "more")
-        error = f" ± {difference.sem():.3f}" if len(of) > 1 else ""
-        values = (f"{of[AUTO].mean():.3f}", f"{of[RIVAL].mean():.3f}", f"{difference.mean():+.3f}{error}")
-        rows.append((name, len(of), *values, verdict))
-    heads = ["function", "seeds", AUTO, RIVAL, "difference, ± its standard error", f"`{AUTO}` has"]
-    return pd.DataFrame(rows, columns=heads)
+    return both if len(both) > len(runs.dropna()) else None
 
 
 def _missing(table: pd.DataFrame) -> tuple[list[str], float]:

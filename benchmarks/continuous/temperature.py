@@ -48,6 +48,9 @@ def write_page(folder: Path) -> Path:
     ships = kept.loc[AS_IT_SHIPS]
     own = runs[runs["policy"] == AS_IT_SHIPS].set_index("seed")["regret"]
     fell = ships["collapsed"]
+    random = runs[runs["policy"] == "random"].set_index("seed")["regret"]
+    by = runs.groupby("policy", sort=False)
+    shares = {policy: of["regret"].mean() / random[of["seed"]].mean() for policy, of in by}
     played = [policy for policy in LIMITED if policy in kept.index.get_level_values(0)]
     _draw(held, folder / "temperature-held.png")
     return pages.render(
@@ -59,27 +62,13 @@ def write_page(folder: Path) -> Path:
         floor=LIMITED[1],
         runs=runs,
         regret=runs.groupby("policy")["regret"].mean(),
-        regrets=_regrets(runs),
+        shares=dict(sorted(shares.items(), key=lambda share: round(share[1], 2))),
         kept=kept,
         ships=ships,
         of_fallen=own[fell[fell].index].mean(),
         of_others=own[fell[~fell].index].mean(),
         limited={policy: (kept.loc[policy], ships.loc[kept.loc[policy].index]) for policy in played},
         **_figures(held[held["policy"] == AS_IT_SHIPS]),
-    )
-
-
-def _regrets(runs: pd.DataFrame) -> pd.DataFrame:
-    random = runs[runs["policy"] == "random"].set_index("seed")["regret"]
-    rows = []
-    for policy, of in runs.groupby("policy", sort=False):
-        regret = of.set_index("seed")["regret"]
-        share = regret.mean() / random[regret.index].mean()
-        steps = [f"{of[name].mean():.0f}" for name in ("steps", "ms")]
-        rows.append([policy, len(regret), pages.with_error(regret, 3), f"{share:.2f}", *steps])
-    rows.sort(key=lambda row: float(row[3]))
-    return pd.DataFrame(
-        rows, columns=["policy", "seeds", "degrees", "of random points", "steps", "ms a step"]
     )
 
 

@@ -131,15 +131,19 @@ def write_page(folder: Path) -> list[Path]:
         order = list(ranks.index)
         named = list(dict.fromkeys([*order[: _NAMED - 1], "random"]))
         shown |= {"played": played, "ranked": ranked, "ranks": ranks, "level": LEVEL, "resamples": RESAMPLES}
-        shown |= {"seed": settings.SEED, "regret": _regret(ranked, played, order)}
-        shown["shares"] = _shares(ranked, played, order)
+        of_random = shares(regrets(ranked, played, order), order.index("random")).T
+        shown |= {
+            "seed": settings.SEED,
+            "known": summary(ranked),
+            "shares": dict(zip(order, of_random, strict=True)),
+        }
         written.append(_save(plot_ranks(ranks), folder / "ranks.png"))
         written.append(_save(plot_environments(curves, ranked, played, named), folder / "environments.png"))
     priors = [name for name in settings.WITH_PRIORS if name in set(totals["environment"])]
     if priors:
         others = totals[totals["environment"].isin(priors)]
         order = list(others.groupby("policy")["regret"].mean().sort_values().index)
-        shown["priors"] = _regret(others, priors, order)
+        shown["priors"] = {"played": priors, "order": order, "totals": others, "known": summary(others)}
     return [render(folder / "RESULTS.md", "leaderboard/RESULTS.md.jinja", **shown), *written]
 
 
@@ -158,28 +162,6 @@ def _raced(totals: pd.DataFrame) -> tuple[list[str], list[str], list[str]]:
         else:
             lines.append(f"* `{policy}`: not ranked, as it was not played on {', '.join(absent)}.")
     return played, ranked, lines
-
-
-def _regret(totals: pd.DataFrame, environments: list[str], policies: list[str]) -> pd.DataFrame:
-    known = summary(totals)
-    horizons = totals.groupby("environment")["horizon"].first()
-    heads = [f"{name}, T = {horizons[name]}" for name in environments]
-    rows = [[f"`{p}`", *(_cell(known, e, p) for e in environments)] for p in policies]
-    return pd.DataFrame(rows, columns=["policy", *heads])
-
-
-def _cell(known: pd.DataFrame, environment: str, policy: str) -> str:
-    if (environment, policy) not in known.index:
-        return ""
-    regret, error, ms = known.loc[(environment, policy)]
-    digits = 1 if regret < 1000 else 0
-    return f"{regret:.{digits}f} ± {error:.{digits}f} ({ms:.2g})"
-
-
-def _shares(totals: pd.DataFrame, environments: list[str], policies: list[str]) -> pd.DataFrame:
-    values = shares(regrets(totals, environments, policies), policies.index("random"))
-    rows = [[f"`{p}`", *(f"{value:.0%}" for value in values[:, i])] for i, p in enumerate(policies)]
-    return pd.DataFrame(rows, columns=["policy", *environments])
 
 
 def _save(figure: Figure, path: Path) -> Path:

@@ -193,23 +193,12 @@ def _of_trials(out: Path, panel: str, column: str) -> dict[str, np.ndarray] | No
 
 
 def _panel(out: Path, panel: str) -> dict[str, Any]:
-    """What was set, and the table of regrets."""
+    """What was set, and the trials of each policy, those of the least mean regret first."""
     trials = pd.read_csv(out / f"figure{panel}_trials.csv").groupby("policy")
-    facts, rows = pd.read_csv(out / f"figure{panel}_facts.csv").set_index("policy"), []
-    for name, mean in trials["regret"].mean().sort_values().items():
-        own, regret = facts.loc[name], trials["regret"].get_group(name)
-        rows.append(
-            {
-                "policy": NAMES[name],
-                "regret": pages.with_error(regret),
-                "sd": f"{regret.std():.1f}",
-                "a step": f"{mean / own['steps']:.3g}",
-                "late": f"{trials['late'].get_group(name).mean():.3g}",
-                "width": "" if np.isnan(own["width"]) else f"{own['width']:.3g}",
-                "seconds": f"{own['seconds']:.0f}",
-            }
-        )
-    return {"name": panel, "regrets": pd.DataFrame(rows), **facts.iloc[0]}
+    facts = pd.read_csv(out / f"figure{panel}_facts.csv").set_index("policy")
+    order = trials["regret"].mean().sort_values().index
+    played = [(NAMES[name], facts.loc[name], trials.get_group(name)) for name in order]
+    return {"name": panel, "played": played, **facts.iloc[0]}
 
 
 def _with_errors(frame: pd.DataFrame) -> pd.DataFrame:

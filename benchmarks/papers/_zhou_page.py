@@ -226,7 +226,7 @@ def write(out: Path) -> None:
     gaps, bound, tuning = (pages.read(out / f"{name}.csv") for name in ("gap", "bound", "tuning"))
     for name, frame in frames.items():
         _draw(name, frame).savefig(out / f"{name}.png", dpi=100)
-    shown: dict[str, pd.DataFrame] = {name: _table(name, frame) for name, frame in frames.items()}
+    shown: dict[str, Any] = {name: _table(name, frame) for name, frame in frames.items()}
     if bound is not None:
         means = bound.groupby("policy")[["memory", "regret", "bound", "random"]].mean().round(1)
         shown["bound"] = means.reset_index()
@@ -236,23 +236,21 @@ def write(out: Path) -> None:
     _claims.write_page(out, "zhou", PAPER, make_claims(frames, gaps, bound), **shown)
 
 
-def _table(name: str, frame: pd.DataFrame) -> pd.DataFrame:
-    """A row for each policy and width of an environment, and one for random play; a column for each x."""
+def _table(name: str, frame: pd.DataFrame) -> dict[str, Any]:
+    """What is varied, its values, and a row for each policy and width of an environment, and for random play."""
     rows = []
     for environment, part in frame.groupby("environment", sort=False):
         for (policy, width), line in part.groupby(["policy", "width"], sort=False):
-            (x, regret), memory = _by_x(line), line.groupby("x")["memory"].first()
+            (x, regret), memory = _by_x(line), line.groupby("x")["memory"].first().tolist()
             error = regret.std(0, ddof=1) / len(regret) ** 0.5
-            kept = "" if policy == "IGP-UCB" else f"{memory.iloc[0]} to {memory.iloc[-1]}"
-            row = {"environment": environment, "policy": policy, "width": width, "H or w": kept}
-            row["slope"] = str(slope(x, regret))
-            for v, m, e in zip(x, regret.mean(0), error, strict=True):
-                row[f"{SWEEPS[name]} = {v:.5g}"] = f"{m:.4g} ± {e:.2g}"
-            rows.append(row)
-        random = part.groupby("x")["random"].mean()
-        cells = {f"{SWEEPS[name]} = {v:.5g}": f"{m:.4g}" for v, m in random.items()}
-        rows.append({"environment": environment, "policy": "random (expected)"} | cells)
-    return pd.DataFrame(rows).fillna("")
+            means = dict(zip(x, zip(regret.mean(0), error, strict=True), strict=True))
+            row = {"environment": environment, "policy": policy, "width": width, "means": means}
+            rows.append(row | {"memory": "" if policy == "IGP-UCB" else memory, "slope": slope(x, regret)})
+        random = {x: (mean,) for x, mean in part.groupby("x")["random"].mean().items()}
+        row = {"environment": environment, "policy": "random (expected)", "means": random}
+        rows.append(row | dict.fromkeys(("width", "memory", "slope"), ""))
+    values = list(dict.fromkeys(x for row in rows for x in row["means"]))
+    return {"x": SWEEPS[name], "values": values, "rows": rows}
 
 
 _MARKS = {"R-GP-UCB": "o", "SW-GP-UCB": "s", "IGP-UCB": "^"}

@@ -205,12 +205,9 @@ def _z(mean: float, error: float, other: float, other_error: float) -> float:
 
 
 def _sensitivity(rows: pd.DataFrame) -> dict[str, Any]:
-    """The table of one sensitivity, and how often PE-GP-UCB is the lowest."""
-    names, shown, own = _policies(rows), [], "pe_gp_ucb"
+    """The rows of one sensitivity, and for each whether PE-GP-UCB is the lowest."""
+    names, own, lowest = _policies(rows), "pe_gp_ucb", []
     for row in rows.to_dict("records"):
         least = min(_z(row[own], row[f"{own} se"], row[p], row[f"{p} se"]) for p in names if p != own)
-        cells = {p: f"{row[p]:.1f} ± {row[f'{p} se']:.1f}" for p in names}
-        holds = "yes" if least > 2 else "lowest" if least > 0 else "no"
-        shown.append({"setting": row["setting"], "value": row["value"], **cells, "PE lowest": holds})
-    table = pd.DataFrame(shown)
-    return {"table": table, "count": table["PE lowest"].value_counts()}
+        lowest.append("yes" if least > 2 else "lowest" if least > 0 else "no")
+    return {"rows": rows.assign(lowest=lowest).to_dict("records"), "policies": names, "lowest": lowest}

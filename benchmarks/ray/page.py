@@ -37,7 +37,8 @@ def write_page(results: Path) -> Path:
         "ray/RESULTS.md.jinja",
         titles=_TITLES,
         played=played,
-        tables={name: pd.DataFrame(_rows(name, table)) for name, table in played.items()},
+        schedulers=SCHEDULERS,
+        ours=OURS,
         races=races,
         trained=(races["place"] == "ahead")[decides].groupby(task[decides]).all(),
     )
@@ -58,27 +59,3 @@ def _race(name: str, table: pd.DataFrame) -> dict[str, Any]:
         "slow": own["ms"].max(),
         "worst": own["ms_max"].max(),
     }
-
-
-def _rows(name: str, table: pd.DataFrame) -> list[dict[str, str]]:
-    columns = [c for c in ("last", "best", "test") if c in table]
-    wide = {c: table.pivot(index="seed", columns="scheduler", values=c) for c in columns}
-    rows = []
-    for scheduler in SCHEDULERS[name.removesuffix("-again")]:
-        own = table[table["scheduler"] == scheduler]
-        if own.empty:
-            continue
-        row = {"scheduler": scheduler, "seeds": str(len(own))}
-        row |= {c: _interval(own[c]) for c in columns}
-        for c in columns[:2]:
-            apart = (wide[c][OURS] - wide[c][scheduler]).dropna() if OURS in wide[c] else own[c][:0]
-            row[f"ours minus it, {c}"] = "" if scheduler == OURS else _interval(apart)
-        decisions = f"{own['ms'].median():.0f}, {own['ms_max'].max():.0f}"
-        rows.append(row | {"decision, ms": "" if own["ms"].isna().all() else decisions})
-    return rows
-
-
-def _interval(values: pd.Series) -> str:
-    if len(values) < 2:
-        return ""
-    return f"{values.mean():.3g} ± {2 * values.sem():.2g}"
