@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from itertools import product
 from pathlib import Path
 from typing import Annotated
 
@@ -89,28 +90,27 @@ class DaysTable(CleanTable):
         self._clean = expected[past:]
 
 
-def _with_the_day(rate: float, share: float, width: float) -> Callable[[DaysTable], Policy]:
-    """``tv_gp_ucb`` with a kernel over time: ``share`` times a daily cycle of three harmonics whose shape lasts five
-    days, plus 1 - share times exponential forgetting at this rate."""
+def known_cycles(
+    cycles: Mapping[float, tuple[int, float]], rest: float, rate: float, width: float
+) -> Callable[[DaysTable], Policy]:
+    """``tv_gp_ucb`` that knows the kernel over arms and the noise of the table, with a kernel over time: cycles by
+    their periods, each of so many harmonics and this weight, whose shape lasts five periods; and ``rest`` times
+    exponential forgetting at this rate."""
 
     def built(problem: DaysTable) -> Policy:
-        day, kept = QuasiPeriodicKernel(DAY, 1.0, 5 * DAY, order=3), ExponentialForgettingKernel(rate)
-        return kernel_over_time(problem, scaled(day, share) + scaled(kept, 1 - share), width)
+        known, time = problem.knowledge, [scaled(ExponentialForgettingKernel(rate), rest)]
+        for period, (order, weight) in reversed(cycles.items()):
+            time.insert(0, scaled(QuasiPeriodicKernel(period, 1.0, 5 * period, order=order), weight))
+        return recipes.tv_gp_ucb(
+            problem.arms,
+            known.kernel,
+            known.noise_variance,
+            prior_mean=known.prior_mean,
+            time_kernel=sum(time[1:], time[0]),
+            width=width,
+        )
 
     return built
-
-
-def kernel_over_time(problem: DaysTable, time_kernel: Kernel, width: float) -> Policy:
-    """``tv_gp_ucb`` that knows the kernel over arms and the noise of the table, with this kernel over time."""
-    known = problem.knowledge
-    return recipes.tv_gp_ucb(
-        problem.arms,
-        known.kernel,
-        known.noise_variance,
-        prior_mean=known.prior_mean,
-        time_kernel=time_kernel,
-        width=width,
-    )
 
 
 def scaled(kernel: Kernel, value: float) -> ScaleKernel:
@@ -125,12 +125,10 @@ def auto_with(**options: object) -> Callable[[DaysTable], Policy]:
 
 
 RIVALS = {
-    f"kernel with the true day: rate {rate:g}, share {share:g}, width {width:g}": _with_the_day(
-        rate, share, width
+    f"kernel with the true day: rate {rate:g}, share {share:g}, width {width:g}": known_cycles(
+        {DAY: (3, share)}, 1 - share, rate, width
     )
-    for rate in (0.01, 0.03, 0.1)
-    for share in (0.3, 0.7)
-    for width in (1.0, 2.0)
+    for rate, share, width in product((0.01, 0.03, 0.1), (0.3, 0.7), (1.0, 2.0))
 }
 FOUND, NONE, WRONGLY = "auto", "auto, cycles=None", "auto, cycles=17"
 RIVAL = (

@@ -34,18 +34,11 @@ def regrets(environment: str, data: Path, replicates: int = REPLICATES) -> pd.Da
     """Mean regret of every setting in the first replicates of the leaderboard."""
     problem = make_problem(environment, Block(replicates, settings.HORIZON, 0, settings.SEED), data)
     steps = min(settings.HORIZON, problem.horizon or settings.HORIZON)
-    known, rows = problem.knowledge, []
+    rows = []
     for rate, width in product(RATES, WIDTHS):
         torch.manual_seed(settings.SEED)
-        policy = recipes.tv_gp_ucb(
-            problem.arms,
-            known.kernel,
-            known.noise_variance,
-            prior_mean=known.prior_mean,
-            forgetting_rate=rate,
-            width=width,
-            replicates=replicates,
-        )
+        given = {"forgetting_rate": rate, "width": width, "replicates": replicates}
+        policy = recipes.build("tv_gp_ucb", problem, horizon=steps, **given)
         regret = run(policy, problem, steps, seed=settings.SEED).regret.sum(-1)
         rows.append([environment, rate, width, float(regret.mean())])
     return pd.DataFrame(rows, columns=["environment", "forgetting_rate", "width", "regret"])

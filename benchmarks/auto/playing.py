@@ -95,13 +95,8 @@ def make_policy(name: str, environment: str, problem: Problem, block: Block) -> 
         return recipes.auto(problem.arms, history=past, replicates=block.replicates)
     if name in MISTAKES:
         wrong = MISTAKES[name](problem.knowledge)
-        return recipes.auto(
-            problem.arms,
-            kernel=wrong.kernel,
-            noise_variance=wrong.noise_variance,
-            prior_mean=wrong.prior_mean,
-            replicates=block.replicates,
-        )
+        given = {"prior_mean": wrong.prior_mean, "replicates": block.replicates}
+        return recipes.auto(problem.arms, wrong.kernel, wrong.noise_variance, **given)
     return (settings.POLICIES | POLICIES | NEVER)[name](problem, block)
 
 

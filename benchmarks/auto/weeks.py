@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Annotated
 
@@ -11,11 +12,9 @@ import pandas as pd
 import typer
 
 from bandits_torch.experiments.earned import random_regret
-from bandits_torch.kernels import ExponentialForgettingKernel, QuasiPeriodicKernel
 from bandits_torch.loop import run
-from bandits_torch.policies.policy import Policy
 from benchmarks import options, pages
-from benchmarks.auto.days import DAY, FOUND, NONE, PAST, WEEK, DaysTable, auto_with, kernel_over_time, scaled
+from benchmarks.auto.days import DAY, FOUND, NONE, PAST, WEEK, DaysTable, auto_with, known_cycles
 
 PLAYED = 576  # rows: 24 days
 SIZE = 0.7  # of the week, in units of the day's
@@ -29,26 +28,11 @@ TABLES: dict[str, Callable[[int], DaysTable]] = {
 }
 
 
-def _with_both(rate: float, share: float, width: float) -> Callable[[DaysTable], Policy]:
-    """``tv_gp_ucb`` with a day's cycle and half as much of a week's, kept for five days and five weeks."""
-
-    def built(problem: DaysTable) -> Policy:
-        day = QuasiPeriodicKernel(DAY, 1.0, 5 * DAY, order=3)
-        week = QuasiPeriodicKernel(WEEK, 1.0, 5 * WEEK, order=2)
-        kept = ExponentialForgettingKernel(rate)
-        cycles = scaled(day, share * 2 / 3) + scaled(week, share / 3)
-        return kernel_over_time(problem, cycles + scaled(kept, 1 - share), width)
-
-    return built
-
-
 RIVALS = {
-    f"kernel with both periods: rate {rate:g}, share {share:g}, width {width:g}": _with_both(
-        rate, share, width
+    f"kernel with both periods: rate {rate:g}, share {share:g}, width {width:g}": known_cycles(
+        {DAY: (3, share * 2 / 3), WEEK: (2, share / 3)}, 1 - share, rate, width
     )
-    for rate in (0.01, 0.03)
-    for share in (0.5, 0.8)
-    for width in (1.0, 2.0)
+    for rate, share, width in product((0.01, 0.03), (0.5, 0.8), (1.0, 2.0))
 }
 RIVAL = (
     "kernel with both periods: rate 0.01, share 0.8, width 2"  # the best of RIVALS on the seeds that choose

@@ -51,9 +51,6 @@ def _totals(frame: pd.DataFrame) -> pd.DataFrame:
 def _shown(frame: pd.DataFrame, totals: pd.DataFrame) -> dict[str, Any]:
     """What the page says of the races: tables of regrets and times, and who has less of either than the rivals."""
     names = [name for name in PROBLEMS if name in set(totals["problem"])]
-    most = totals["replicates"].max()
-    cells = totals.assign(regret=[_figure(row, most) for row in totals.to_dict("records")])
-    cells["ms"] = totals["ms"].map("{:.0f}".format).replace("nan", "-")
     regret, times = (
         totals.pivot(index="policy", columns="problem", values=of)[names] for of in ("regret", "ms")
     )
@@ -67,21 +64,16 @@ def _shown(frame: pd.DataFrame, totals: pd.DataFrame) -> dict[str, Any]:
         "replicates": frame["replicate"].nunique(),
         "versions": ", ".join(f"{name} {version}" for name, version in versions().items()),
         "has_wdbo": "W-DBO" in regret.index,
-        "regret": _wide(cells, "regret", names),
-        "times": _wide(cells, "ms", names),
+        "names": names,
+        "policies": list(dict.fromkeys(totals["policy"])),
+        "of": totals.set_index(["policy", "problem"]).to_dict("index"),
+        "most": totals["replicates"].max(),
         "best": best,
         "ahead": [name for name, own, other in best if own[1] <= other[1]],
         "auto": None if ahead is None else [_short(name) for name in names if ahead.loc[AUTO, name]],
         "held": ours.le(rivals.min()).sum(axis=1).to_dict(),
         "faster": faster.rename(_short).to_dict(),
     }
-
-
-def _wide(cells: pd.DataFrame, column: str, names: list[str]) -> pd.DataFrame:
-    """Policies as rows, functions as columns; a dash where there is nothing."""
-    wide = cells.pivot(index="policy", columns="problem", values=column)
-    wide = wide.loc[list(dict.fromkeys(cells["policy"])), names].fillna("-")
-    return wide.rename(columns=_short).reset_index()
 
 
 def _short(name: str) -> str:
@@ -95,13 +87,6 @@ def _least(regrets: pd.Series) -> tuple[str, float]:
 def _rivals(policies: Iterable[str]) -> list[str]:
     """Those that are neither ours nor random, each once."""
     return [name for name in dict.fromkeys(policies) if name not in (*OURS, AUTO, "random")]
-
-
-def _figure(row: dict[str, Any], most: int) -> str:
-    """With the number of replicates where they are fewer than others'."""
-    error = "" if pd.isna(row["standard_error"]) else f" ± {row['standard_error']:.0f}"
-    few = "" if row["replicates"] == most else f" ({row['replicates']})"
-    return f"{row['regret']:.0f}{error}{few}"
 
 
 def _picture(frame: pd.DataFrame, path: Path) -> None:

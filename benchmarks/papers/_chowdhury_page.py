@@ -201,11 +201,8 @@ def _panel(out: Path, panel: str) -> dict[str, Any]:
     return {"name": panel, "played": played, **facts.iloc[0]}
 
 
-def _with_errors(frame: pd.DataFrame) -> pd.DataFrame:
-    """Columns ``p`` and ``p se`` as one."""
-    played = [name for name in NAMES if name in frame]
-    shown = frame.drop(columns=[*played, *(f"{name} se" for name in played)])
-    for name in played:
-        cells = zip(frame[name], frame[f"{name} se"], strict=True)
-        shown[NAMES[name]] = ["" if np.isnan(v) else f"{v:.4g} ± {e:.2g}" for v, e in cells]
-    return shown
+def _with_errors(frame: pd.DataFrame) -> dict[str, Any]:
+    """The rows of a table, what is set in them, and who was played, whose columns are ``p`` and ``p se``."""
+    played = {name: NAMES[name] for name in NAMES if name in frame}
+    own = [name for name in frame if name.removesuffix(" se") not in played]
+    return {"rows": frame.to_dict("records"), "own": own, "played": played}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,11 +23,6 @@ _WIDTHS = {
     ", m = 64": " (m = 64, 50 training steps)",
     ", m = 2048": " (m = 2 048, 50 training steps, 3 replicates)",
 }
-_COLUMNS = {
-    "algorithm": "algorithm", "replicates": "replicates", "false_alarms": "false alarms", "missed": "missed",
-    "median_delay": "median delay", "restarts": "restarts", "cpu_seconds_per_replicate": "CPU s a replicate",
-}  # fmt: skip
-
 # Regret of the published code, three runs each; SW-GP-UCB with its downdate put right.
 _RANGES = {
     ONE: {"ADA-OPKB": (1900.0, 3800.0), "SW-GP-UCB": (290.0, 430.0)},
@@ -42,14 +38,15 @@ def write(out: Path) -> None:
         found = claims(totals)
         equal = equal_grids(totals) if totals["algorithm"].str.endswith(EQUAL).any() else None
     if regret is not None:
-        environments = {name: _shown(rows) for name, rows in regret.groupby("environment", sort=False)}
+        environments = dict(list(regret.groupby("environment", sort=False)))
     _claims.write_page(
         out,
         "hong",
         PAPER,
         found,
         equal=equal,
-        grids=None if grids is None else _grids(grids),
+        grids=None if grids is None else _chosen(grids),
+        searches=EQUAL_GRIDS,
         environments=environments,
         false_alarms=alarms,
         delays=delays,
@@ -173,42 +170,12 @@ def _as_printed(printed: Finding, tuned: Finding) -> Finding:
     return Finding(printed.verdict, f"{printed.numbers} [{other}]")
 
 
-def _shown(rows: pd.DataFrame) -> pd.DataFrame:
-    shown = rows[list(_COLUMNS)].rename(columns=_COLUMNS)
-    regret = [f"{r:.0f} ± {e:.0f}" for r, e in zip(rows["regret"], rows["standard_error"], strict=True)]
-    shown.insert(1, "regret", regret)
-    return shown.astype(object).where(shown.notna(), "-")
-
-
-def _grids(tuning: pd.DataFrame) -> pd.DataFrame:
-    """What each algorithm tried and chose, from where, on how many replicates and with what regret."""
-    chosen = _chosen(tuning).set_index("algorithm")
-    starts = tuning[tuning["option"] == "start"].set_index("algorithm")
-    rows = []
-    for algorithm, (_, start, grid, replicates) in EQUAL_GRIDS.items():
-        if algorithm in chosen.index:
-            tried = "; ".join(
-                f"{option} ({start[option]:g}), {', '.join(f'{value:g}' for value in values)}"
-                for option, values in grid.items()
-            )
-            first = starts.loc[algorithm]
-            begun = f"{first['regret']:.0f} ± {first['standard_error']:.0f}"
-            setting, _, regret = chosen.loc[algorithm]
-            rows.append((algorithm, tried, replicates, begun, setting, regret))
-    heads = ["algorithm", "(start) and values tried", "replicates", "start's regret", "chosen", "its regret"]
-    return pd.DataFrame(rows, columns=heads)
-
-
-def _chosen(tuning: pd.DataFrame) -> pd.DataFrame:
-    rows = tuning[tuning["chosen"] == "chosen"]
-    tried = tuning[tuning["chosen"] != "chosen"].groupby("algorithm").size()
-    settings = [
-        ", ".join(f"{k} {v:g}" for k, v in json.loads(s).items() if v is not None) for s in rows["setting"]
-    ]
-    regret = [f"{r:.0f} ± {e:.0f}" for r, e in zip(rows["regret"], rows["standard_error"], strict=True)]
-    columns = {
-        "algorithm": rows["algorithm"],
-        "setting": settings,
-        "settings tried": tried[rows["algorithm"]].to_numpy(),
-    }
-    return pd.DataFrame(columns | {"regret on the tuning replicates": regret})
+def _chosen(tuning: pd.DataFrame) -> dict[str, dict[str, Any]]:
+    """Of each algorithm the row of its start, the row that was chosen, that setting, and how many were tried."""
+    found = {}
+    for algorithm, rows in tuning.groupby("algorithm", sort=False):
+        is_chosen = rows["chosen"] == "chosen"
+        start, row = rows[rows["option"] == "start"].iloc[0], rows[is_chosen].iloc[0]
+        setting = {key: value for key, value in json.loads(row["setting"]).items() if value is not None}
+        found[algorithm] = {"start": start, "row": row, "setting": setting, "tried": (~is_chosen).sum()}
+    return found
