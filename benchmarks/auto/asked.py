@@ -33,30 +33,39 @@ RANK, SHARE = {GIVEN: 2.93, NO_KERNEL: 7.36}, {GIVEN: 0.206, NO_KERNEL: 0.271}  
 RATIO, STATIONARY, SAME, MISLED, THIRD = 1.2, 0.026, 1.03, 1.3, 1 / 3
 UNFOUND = 0.98  # of what never finding costs: who loses more did not find it
 ARMS, STEPS, STEP_MS = 200, 64, 5.0
-# Asked, measured, by which command, whether it is met; why not, or at what price.
-Item = tuple[str, str, str, bool, str]
-_BOARD = '`python -m benchmarks.leaderboard --policies "auto;auto, no kernel"`'
 
 
 def write_page(folder: Path) -> Path:
     totals, board = pd.read_csv(folder / "totals.csv"), leaderboard(pd.read_csv(LEADERBOARD))
     then = pd.read_csv(folder / "then.csv").pivot(index="environment", columns="policy", values="regret")
     points = pd.read_csv(folder / "frontier.csv")
-    items = [
-        *_risers(totals, points),
-        *_leaderboard(board, then),
-        *_stationary(totals, board, then, points),
-        *_others(totals),
-        *_steps(pd.read_csv(folder / "looks.csv"), pd.read_csv(folder / "step.csv")),
-    ]
+    asked = {
+        "rank": RANK,
+        "share": SHARE,
+        "ratio": RATIO,
+        "stationary": STATIONARY,
+        "same": SAME,
+        "misled": MISLED,
+    }
+    asked |= {"third": THIRD, "arms": ARMS, "step_ms": STEP_MS}
+    of_seed = totals[totals["seed"] == frontier.SEED]
     return pages.render(
         folder / "ASKED.md",
         "auto/ASKED.md.jinja",
-        items=items,
+        asked=asked,
+        shapes=_risers(of_seed[of_seed["environment"].isin(RISERS)], points),
+        given=_leaderboard(board, then),
+        stationary=_stationary(of_seed, board, then, points),
+        partial=_partial(of_seed),
+        unseen=UNSEEN,
+        same=_same(of_seed),
+        mistaken=_mistaken(totals),
+        steps=_steps(pd.read_csv(folder / "looks.csv"), pd.read_csv(folder / "step.csv")),
+        first=_first_look(),
+        domain_horizon=HORIZON,
         risers=totals[totals["environment"].isin(RISERS) & totals["policy"].isin(OWN)],
         unfound=UNFOUND,
         seed=frontier.SEED,
-        ranks=list(RANK.values()),
         came_since=CAME_SINCE,
         **_rank(board, then),
     )
@@ -83,43 +92,33 @@ def most_for(means: pd.DataFrame, own: str, others: list[str], rank: float, envi
     return float(there[allowed]) if 0 <= allowed < len(there) else np.nan
 
 
-def _play(environments: str, seed: int, replicates: int, more: str = "") -> str:
-    played = f'--environments "{environments}" --seed {seed} --replicates {replicates}{more}'
-    return f"`python -m benchmarks.auto {played}`"
-
-
-# -- risers --------------------------------------------------------------------------------------------
-
-
-def _risers(totals: pd.DataFrame, points: pd.DataFrame) -> list[Item]:
-    """Found in every replicate, and 1.2 of the best rival: a line for each shape."""
-    here = totals[(totals["seed"] == frontier.SEED) & totals["environment"].isin(RISERS)]
-    lines: list[Item] = []
+def _risers(here: pd.DataFrame, points: pd.DataFrame) -> list[dict[str, Any]]:
+    """Of each shape: in how many replicates what rose was found, regrets over the best rival's, and what the bound says
+    of the cases after 500 and 2 000 quiet steps: what looks must cost, and what is paid."""
+    shapes, played = [], set(here["environment"])
     for shape in (*SHAPES, *DOMAINS):
-        played = set(here["environment"])
         cells = [name for name in RISERS if Riser(name).shape == shape and name in played]
         beside = [name for name in cells if not set(here[here["environment"] == name]["policy"]) <= set(OWN)]
         counts = {own: [found(here, name, own) for name in cells] for own in OWN}
         counts = {own: of_cells for own, of_cells in counts.items() if any(of for _, of in of_cells)}
-        each = [f"`{own}` {', '.join(f'{some} of {of}' for some, of in counts[own])}" for own in counts]
-        most = max(of for of_cells in counts.values() for _, of in of_cells)
-        command = _play(",".join(cells), frontier.SEED, most)
-        everywhere = all(some == of for of_cells in counts.values() for some, of in of_cells)
-        asked = f"{_after(shape, cells)}: found in every replicate"
-        lines.append((asked, "; ".join(each), command, everywhere, "" if everywhere else _why_unfound(shape)))
+        every = [one for of_cells in counts.values() for one in of_cells]
         of = [(own, name) for own in counts for name in beside]
         ratios = [_means(here, name).get(own, np.nan) / _best(here, name) for own, name in of]
-        within = sum(ratio <= RATIO for ratio in ratios)
-        shown = f"{min(ratios):.2f} to {max(ratios):.2f}, {within} of {len(ratios)} within"
-        met = within == len(ratios)
-        why = "" if met else _price(shape, points, here, beside)
-        asked = f"{_after(shape, beside)}: at most {RATIO} of the best rival"
-        lines.append((asked, shown, command, met, why))
-    return lines
-
-
-def _after(shape: str, cells: list[str]) -> str:
-    return f"{shape} after {', '.join(str(Riser(name).quiet) for name in cells)}"
+        mine = points[points["shape"] == shape].set_index("policy")
+        late = {quiet: name for name in beside if (quiet := Riser(name).quiet) >= 500}
+        goals = {quiet: RATIO * _best(here, name) for quiet, name in late.items()}
+        needs = {quiet: frontier.needed(mine.loc[[frontier.ANY]], goal) for quiet, goal in goals.items()}
+        line = {
+            "name": shape,
+            "cells": cells,
+            "beside": beside,
+            "counts": counts,
+            "ratios": ratios,
+            "needs": needs,
+        }
+        line |= {"most": max(of for _, of in every), "found": all(some == of for some, of in every)}
+        shapes.append(line | {"paid": mine.loc[list(OWN), "paid"] if shape in SHAPES else None})
+    return shapes
 
 
 def _never(name: str) -> float:
@@ -141,76 +140,30 @@ def _best(here: pd.DataFrame, name: str) -> float:
     return float(_means(here, name).drop(list(OWN), errors="ignore").min())
 
 
-def _why_unfound(shape: str) -> str:
-    if shape in DOMAINS:
-        return (
-            "at most eight looks in 7 sqrt(t + 300) steps: after 2000 steps 11 in the 500 that are counted, fewer than "
-            "the hill's balls that the domain has; `look_again=3.5` lost no less after 100 and 500 (protocol)"
-        )
-    return (
-        "with the kernel there are at most six looks in 14 sqrt(t + 300) steps, and the worst arms wait for up to "
-        "twice as many; sooner looks found it in 20 of 20 after 500 and cost 2.3 more on stationary (protocol)"
-    )
-
-
-def _price(shape: str, points: pd.DataFrame, here: pd.DataFrame, cells: list[str]) -> str:
-    """What the bound says of the cases after 500 and 2 000 quiet steps: what looks must cost, and who pays as much."""
-    mine = points[points["shape"] == shape].set_index("policy")
-    said = []
-    for name in (cell for cell in cells if Riser(cell).quiet >= 500):
-        needs = frontier.needed(mine.loc[[frontier.ANY]], RATIO * _best(here, name))
-        words = f"after {Riser(name).quiet} looks must cost {pages.figures(needs)} in 400 quiet steps"
-        if shape in SHAPES:
-            times = [needs / mine.loc[own, "paid"] for own in OWN]
-            out = "out of reach at that price" if min(times) > 1 else "the bound leaves room"
-            words += f", {min(times):.2f} to {max(times):.2f} of what `auto` pays: {out}"
-        said.append(words)
-    if shape in DOMAINS:
-        said.append("`look_again=3.5` lost no less (protocol)")
-    return "; ".join(said)
-
-
-# -- the leaderboard -----------------------------------------------------------------------------------
-
-
-def _leaderboard(board: pd.DataFrame, then: pd.DataFrame) -> list[Item]:
-    lines: list[Item] = []
+def _leaderboard(board: pd.DataFrame, then: pd.DataFrame) -> list[dict[str, Any]]:
+    """Of each policy the mean rank, that among those that stood then, and that of the ``auto`` of then; and shares."""
+    lines, of_then = [], board.assign(**{name: then[name] for name in POLICIES})
     for own in POLICIES:
         others = [name for name in board if name != own]
-        rank = mean_rank(board, own, others)
-        stood = mean_rank(board, own, [name for name in others if name not in CAME_SINCE])
-        before = mean_rank(board.assign(**{name: then[name] for name in POLICIES}), own, others)
-        asked = f"`{own}`, mean rank at most {RANK[own]}"
-        shown = f"{rank:.2f}; {stood:.2f} among those that stood then"
-        why = f"see below: the `auto` of then would have {before:.2f} today"
-        lines.append((asked, shown, _BOARD, rank <= RANK[own], why))
-    for own in POLICIES:
         share, before = (float((means[own] / board["random"]).mean()) for means in (board, then))
-        met = share <= SHARE[own] + 5e-4
-        asked = f"`{own}`, mean share of random's at most {SHARE[own]:.1%}"
-        lines.append((asked, f"{share:.1%}", _BOARD, met, "" if met else f"looks: {before:.1%} without them"))
+        line = {"own": own, "rank": mean_rank(board, own, others), "share": share, "share_before": before}
+        line["stood"] = mean_rank(board, own, [name for name in others if name not in CAME_SINCE])
+        lines.append(line | {"rank_before": mean_rank(of_then, own, others)})
     return lines
 
 
 def _stationary(
-    totals: pd.DataFrame, board: pd.DataFrame, then: pd.DataFrame, points: pd.DataFrame
-) -> list[Item]:
-    """At most 2.6 % of random's, and what that leaves for looks."""
-    region, here = points[points["shape"] == SHAPES[2]], totals[totals["seed"] == frontier.SEED]
-    curve, name = region[region["policy"] == frontier.ANY], f"{SHAPES[2]} after 500"
-    goal, random = RATIO * _best(here, name), board.loc["stationary", "random"]
-    needs, lines = frontier.needed(curve, goal), []
+    here: pd.DataFrame, board: pd.DataFrame, then: pd.DataFrame, points: pd.DataFrame
+) -> list[dict[str, Any]]:
+    """Regret where nothing changes, and what at most 2.6 % of random's leaves for looks."""
+    region, name = points[points["shape"] == SHAPES[2]], f"{SHAPES[2]} after 500"
+    curve = region[region["policy"] == frontier.ANY]
+    goal, random, lines = RATIO * _best(here, name), board.loc["stationary", "random"], []
     for own in POLICIES:
         now, before = board.loc["stationary", own], then.loc["stationary", own]
         left = STATIONARY * random - before
-        why = (
-            f"without any look {before:.1f}, {before / random:.1%}: looks may cost {left:.1f}, so at least "
-            f"{frontier.bound(curve, left):.0f} is lost until a region is found, and at most {goal:.0f} is asked, for "
-            f"which they must cost {needs:.1f}: both together are out of reach of every rule of looks"
-        )
-        asked = f"`{own}`, stationary at most {STATIONARY:.1%} of random's ({STATIONARY * random:.1f})"
-        met = now / random <= STATIONARY + 5e-4
-        lines.append((asked, f"{now:.1f}, {now / random:.1%}", _BOARD, met, why))
+        line = {"own": own, "now": now, "before": before, "random": random, "goal": goal, "left": left}
+        lines.append(line | {"lost": frontier.bound(curve, left), "needs": frontier.needed(curve, goal)})
     return lines
 
 
@@ -251,69 +204,50 @@ def _rank(board: pd.DataFrame, then: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-# -- the rest ------------------------------------------------------------------------------------------
-
-
-def _others(totals: pd.DataFrame) -> list[Item]:
-    lines: list[Item] = []
-    never = dict(zip(POLICIES, NEVER, strict=True))
-    of_seed = totals[totals["seed"] == frontier.SEED]
+def _partial(of_seed: pd.DataFrame) -> dict[str, list[pd.Series]]:
+    """Of each policy the regrets on partial-switches, with looks and without."""
     here = of_seed[of_seed["environment"] == "partial-switches"]
-    for own in POLICIES:
-        with_looks, without = (here[here["policy"] == name]["regret"] for name in (own, never[own]))
-        shown = (
-            f"{with_looks.max():.0f} to {without.max():.0f} of {len(with_looks)}; nine of ten below "
-            f"{with_looks.quantile(0.9):.0f} to {without.quantile(0.9):.0f}"
-        )
-        why = f"no bound is known; in the mean {with_looks.mean():.0f}, without looks {without.mean():.0f}"
-        asked = f"`{own}`, worst run of partial-switches at most a third"
-        command = _play("partial-switches", frontier.SEED, 100)
-        lines.append((asked, shown, command, with_looks.max() <= THIRD * without.max(), why))
-    for own in POLICIES:
-        shown, ratios = [], []
+    pairs = zip(POLICIES, NEVER, strict=True)
+    return {own: [here[here["policy"] == name]["regret"] for name in (own, never)] for own, never in pairs}
+
+
+def _same(of_seed: pd.DataFrame) -> list[dict[str, Any]]:
+    """Regret with looks over that without, on records and tables, with its error and how many replicates there are."""
+    lines = []
+    for own, never in zip(POLICIES, NEVER, strict=True):
+        cells = {}
         for name in (*UNSEEN, "firm"):
             cell = of_seed[of_seed["environment"] == name]
-            pairs = cell.pivot_table(index="replicate", columns="policy", values="regret")
-            pairs = pairs[[own, never[own]]].dropna()
-            ratio = pairs[own].sum() / pairs[never[own]].sum()
-            error = (pairs[own] - ratio * pairs[never[own]]).sem() / pairs[never[own]].mean()
-            ratios.append(ratio)
-            shown.append(f"{name} {ratio:.2f} ± {error:.2f} ({len(pairs)})")
-        which = f' --policies "{own};{never[own]}"'
-        of_records = _play(",".join(UNSEEN), frontier.SEED, 10, which)
-        command = f"{of_records} and {_play('firm', frontier.SEED, 20, f' --one-by-one{which}')}"
-        met = max(ratios) <= SAME + 5e-3
-        why = "" if met else "forty products that share nothing are forty balls, and each is looked at"
-        asked = f"`{own}`, records and tables at most {SAME} of without looks"
-        lines.append((asked, ", ".join(shown), command, met, why))
-    for name in ("stationary", "tv-gp-0.01", "four-switches"):
-        means = _means(totals[totals["seed"] == 7_000], name)
-        ratio = means[list(MISTAKES)].mean() / means[GIVEN]
-        before = "looks are not why: without them 1.48 on stationary, 1.30 on four-switches (protocol)"
-        asked, met = f"a wrong prior, {name}: at most {MISLED}", ratio <= MISLED
-        lines.append((asked, f"{ratio:.2f}", _play(name, 7_000, 100), met, "" if met else before))
+            pairs = cell.pivot_table(index="replicate", columns="policy", values="regret")[
+                [own, never]
+            ].dropna()
+            ratio = pairs[own].sum() / pairs[never].sum()
+            error = (pairs[own] - ratio * pairs[never]).sem() / pairs[never].mean()
+            cells[name] = ratio, error, len(pairs)
+        lines.append(
+            {"own": own, "never": never, "cells": cells, "most": max(one[0] for one in cells.values())}
+        )
     return lines
 
 
-# -- what a step costs ---------------------------------------------------------------------------------
+def _mistaken(totals: pd.DataFrame) -> dict[str, float]:
+    """The mean regret under mistakes over that with the right prior."""
+    names, of_seed = ("stationary", "tv-gp-0.01", "four-switches"), totals[totals["seed"] == 7_000]
+    means = {name: _means(of_seed, name) for name in names}
+    return {name: of[list(MISTAKES)].mean() / of[GIVEN] for name, of in means.items()}
 
 
-def _steps(looks: pd.DataFrame, quiet: pd.DataFrame) -> list[Item]:
-    """The time on a quiet machine, without looks, times what looks add; and that races over a domain see none."""
-    lines: list[Item] = []
-    for own in POLICIES:
-        here = looks[looks["policy"] == own].iloc[0]
-        alone = quiet[(quiet["policy"] == own) & (quiet["arms"] == ARMS) & (quiet["replicates"] == 1)]
-        ratio, before = here["ms"] / here["ms_without"], float(alone["mean_ms"].iloc[0])
-        now = before * ratio
-        shown = f"{now:.1f} ms: {ratio:.2f} times the {before:.1f} ms without looks on a quiet machine"
-        asked = f"`{own}`, a step at {ARMS} arms at most {STEP_MS:.0f} ms"
-        lines.append((asked, shown, "`python -m benchmarks.auto.asked --time`", now <= STEP_MS, ""))
+def _steps(looks: pd.DataFrame, quiet: pd.DataFrame) -> dict[str, tuple[float, float]]:
+    """The time of a step on a quiet machine, without looks, in ms; and what looks multiply it by."""
+    alone = quiet[(quiet["arms"] == ARMS) & (quiet["replicates"] == 1)].set_index("policy")["mean_ms"]
+    of = looks.set_index("policy")
+    return {own: (alone[own], of["ms"][own] / of["ms_without"][own]) for own in POLICIES}
+
+
+def _first_look() -> int:
+    """After how many observations ``auto`` first looks again over a domain."""
     tau = recipes.auto(Domain(torch.tensor([[0.0], [1.0]]).double())).looks.tau
-    first = next(t for t in range(10_000) if t >= tau(t))
-    shown = f"the same to the number: the first look comes after {first} observations, the races end after {HORIZON}"
-    asked = f"races over a domain at most {SAME}"
-    return [*lines, (asked, shown, "`python -m benchmarks.continuous`", first > HORIZON, "")]
+    return next(t for t in range(10_000) if t >= tau(t))
 
 
 def step_costs() -> pd.DataFrame:
