@@ -34,9 +34,8 @@ def write_page(results: Path) -> Path:
     shown: dict[str, Any] = {"fresh": played["fresh"]} if "fresh" in played else {}
     if "ten" in played:
         runs = played["ten"].groupby(["policy", "problem", "replicate"])[[*_ERRORS]].mean().reset_index()
-        differences, fates = _differences(runs)
         seeds = pages.seeds_of(played["ten"], "replicate", "problem")
-        shown["ten"] = _section(runs, *_ERRORS) | {"seeds": seeds, "differences": differences, "fates": fates}
+        shown["ten"] = _section(runs, *_ERRORS) | {"seeds": seeds, "differences": _differences(runs)}
     if "peaks" in played:
         step = played["peaks"].groupby("policy")["seconds"].median().mul(1000).sort_values()
         shown["peaks"] = _section(played["peaks"], *_ERRORS) | {"step": step}
@@ -46,50 +45,34 @@ def write_page(results: Path) -> Path:
 
 
 def _section(played: pd.DataFrame, *measures: str) -> dict[str, Any]:
-    """Tables of these measures, the ranks by the first, which seeds, and a word where they are few."""
+    """Means and errors of these measures, the mean ranks by each, which seeds, and a word where they are few."""
     of = (played, "replicate", "problem")
+    by = played.groupby(["policy", "problem"])[[*measures]].agg(["mean", "sem"])
+    means = {measure: by[measure]["mean"].unstack() for measure in measures}
+    ranks = {
+        measure: mean.rank(ascending=measure != "reward").mean(axis=1).sort_values(kind="stable")
+        for measure, mean in means.items()
+    }
     return {
         "count": played["problem"].nunique(),
         "seeds": pages.seeds_of(*of),
         "few": pages.too_few(*of),
-        "ranks": _ranks(played, measures[0]),
-        "tables": {measure: _table(played, measure) for measure in measures},
+        "problems": sorted(played["problem"].unique()),
+        "by": by,
+        "rank": ranks,
+        "ranks": ranks[measures[0]],
     }
 
 
-def _differences(runs: pd.DataFrame) -> tuple[pd.DataFrame, dict[str, list[str]]]:
-    """What ``auto`` has more than each other policy, by problem; and whether that is less, level or more error."""
-    rows, fates = [], {}
+def _differences(runs: pd.DataFrame) -> dict[tuple[str, str], dict[str, pd.Series]]:
+    """What ``auto`` has more than each other policy, by policy, measure and problem, seed by seed."""
+    found: dict[tuple[str, str], dict[str, pd.Series]] = {}
     for policy, measure in product(sorted(set(runs["policy"]) - {AUTO}), ("offline_error", "regret")):
-        row, fate = {"auto against": policy, "of": measure.replace("_", " ")}, []
         for problem, own in runs.groupby("problem"):
-            of, cell = own.pivot(index="replicate", columns="policy", values=measure), ""
+            of = own.pivot(index="replicate", columns="policy", values=measure)
             if policy in of:
-                more = of[AUTO] - of[policy]
-                fate.append(pages.beyond(more, "less", "level", "more"))
-                cell = f"{more.mean():+.1f} ({more.sem():.1f}), {fate[-1]}"
-            row[problem] = cell
-        rows.append(row)
-        fates.setdefault(policy, fate)  # of the offline error, which comes first
-    return pd.DataFrame(rows), fates
-
-
-def _ranks(played: pd.DataFrame, measure: str) -> pd.Series:
-    """The mean rank of each policy over the problems that it has played, the best first."""
-    mean = played.groupby(["policy", "problem"])[measure].mean().unstack()
-    return mean.rank(ascending=measure != "reward").mean(axis=1).sort_values(kind="stable")
-
-
-def _table(played: pd.DataFrame, measure: str) -> pd.DataFrame:
-    """Policies as rows, the best mean rank first; problems as columns."""
-    rank = _ranks(played, measure)
-    shown = played.groupby(["policy", "problem"])[measure].agg(_cell).unstack().fillna("").loc[rank.index]
-    shown.insert(0, "mean rank", rank.map("{:.2f}".format))
-    return shown.reset_index()
-
-
-def _cell(values: pd.Series) -> str:
-    return f"{values.mean():.1f}" + (f" ({values.sem():.1f})" if len(values) > 1 else "")
+                found.setdefault((policy, measure), {})[problem] = of[AUTO] - of[policy]
+    return found
 
 
 REPLICATES = 3

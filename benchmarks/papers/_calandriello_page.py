@@ -27,9 +27,7 @@ def write(out: Path) -> None:
         if (rows := pages.read(out / f"{name}.csv")) is not None
     }
     said = [row for name, claims in _CLAIMS.items() if name in tables for row in claims(tables[name])]
-    if "regret" in tables:
-        tables["regret"] = _means(tables["regret"])
-    shown = {name: _plain(rows) for name, rows in tables.items()}
+    shown = {name: rows if name == "regret" else _plain(rows) for name, rows in tables.items()}
     _claims.write_page(out, "calandriello", PAPER, _claims.of_rows("calandriello", said), **shown)
 
 
@@ -143,18 +141,6 @@ _CLAIMS: dict[str, Callable[[pd.DataFrame], Rows]] = {
     "times": _times,
     "numpy": _numpy,
 }
-
-
-def _means(rows: pd.DataFrame) -> pd.DataFrame:
-    """Mean regret and standard error by width and sampler, and the share of the exact sampler's."""
-    shown = []
-    for (width, sampler), group in rows.groupby(["width", "sampler"], sort=False):
-        exact = rows[(rows["width"] == width) & (rows["sampler"] == "exact")]["regret"].mean()
-        row = {"width": width, "sampler": sampler, "regret": pages.with_error(group["regret"])}
-        row["share"] = f"{100 * group['regret'].mean() / exact:.1f} %"
-        sizes = {"last draw": group["last_draw"], "dictionary": group["dictionary"]}
-        shown.append(row | {name: f"{size.mean():.0f}" for name, size in sizes.items()})
-    return pd.DataFrame(shown)
 
 
 def _plain(frame: pd.DataFrame) -> pd.DataFrame:

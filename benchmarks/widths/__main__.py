@@ -31,7 +31,8 @@ def write_page(out: Path) -> Path:
         "environments": band["problem"].unique(),
         "held": held,
         "drawn": [name for name in held if name in MODEL_HOLDS],
-        "band": _band(band),
+        "band": _race(band, BAND),
+        "ratio": _means(band)["band_gp_ucb"] / _means(band)[BASE],
     }
     if "ratios" in tables:
         wide = tables["ratios"].pivot_table(
@@ -53,7 +54,7 @@ def write_page(out: Path) -> Path:
         means, rivals = _means(tables["drift"]), ("r_gp_ucb", "sw_gp_ucb")
         less = [means[f"r_perp{w}"] < means[[f"{p}{w}" for p in rivals]].min(axis=1) for w in ("", " w=2")]
         shown |= {"ahead": pd.concat(less).tolist(), "drift": _race(tables["drift"], DRIFT)}
-    settings = {"limit": LIMIT, "base": BASE, "given": GIVEN, "ratios": ratios}
+    settings = {"limit": LIMIT, "base": BASE, "given": GIVEN, "ratios": ratios, "holds": MODEL_HOLDS}
     return pages.render(out / "RESULTS.md", "widths/RESULTS.md.jinja", **settings, **shown)
 
 
@@ -76,14 +77,6 @@ def _race(table: pd.DataFrame, policies: Iterable[str]) -> pd.DataFrame:
     shown = shown[[name for name in policies if name in shown]].rename(columns="`{}`".format)
     shown.insert(0, "steps", table.groupby("problem")["steps"].first())
     return shown.reset_index()
-
-
-def _band(table: pd.DataFrame) -> pd.DataFrame:
-    shown, means = _race(table, BAND), _means(table)
-    ratio = (means["band_gp_ucb"] / means[BASE])[shown["problem"]]
-    drawn = shown["problem"].isin(MODEL_HOLDS).map({True: "yes", False: "no"})
-    more = {"band / width 2": ratio.map("{:.2f}".format).to_numpy(), "drawn from the model": drawn}
-    return shown.assign(**more)
 
 
 PARTS = (*races.PARTS, "ratios")
