@@ -36,7 +36,6 @@ def main(
     ] = False,
     seconds: Annotated[float, typer.Option(help="Horizon of --clock.")] = 30.0,
     only: Annotated[str, typer.Option(help="Policies, by ';', that play with --clock; default: all.")] = "",
-    evaluation: Annotated[float, typer.Option(help="Seconds of one, of --clock.")] = clock.EVALUATION,
     fast: options.Fast = False,
     page: options.PageAlone = False,
 ) -> None:
@@ -49,7 +48,7 @@ def main(
         if not page:
             kind, players = "turned" if turned else "clock", filter(None, only.split(";"))
             table = results / f"{kind}-{seconds:g}.csv"
-            clock.race(names, seconds, replicates, table, evaluation=evaluation, only=players)
+            clock.race(names, seconds, replicates, table, only=players)
         pages.say(f"wrote {clock.write_page(results)}")
         return
     if fast:

@@ -183,8 +183,6 @@ def write_page(folder: Path) -> Path:
 
 
 def main(
-    first: Annotated[int | None, typer.Option(help="Number of the first file.")] = None,
-    files: Annotated[int | None, typer.Option(help="How many.")] = None,
     tails: Annotated[bool, typer.Option("--tails", help="Those whose noise has heavy tails.")] = False,
     out: options.Out = None,
     page: options.PageAlone = False,
@@ -193,7 +191,6 @@ def main(
     folder = pages.results_folder(__file__, out)
     if not page:
         start, count = HEAVY if tails else (0, REPORTED)
-        start, count = start if first is None else first, count if files is None else files
         rows = pd.DataFrame([judge(number, tails=tails) for number in range(start, start + count)])
         pages.keep(folder / ("heavy.csv" if tails else "files.csv"), rows, ("file",))
     whole = all((folder / name).exists() for name in ("files.csv", "heavy.csv"))

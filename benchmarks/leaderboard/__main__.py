@@ -33,7 +33,6 @@ def main(
     engine: Annotated[str, typer.Option(help=f"Where cells run: {', '.join(ENGINES)}.")] = "local",
     jobs: Annotated[int | None, typer.Option(help="Cells at once; default: as the CPUs allow.")] = None,
     out: Annotated[Path | None, typer.Option(help="For tables, page, pictures.", file_okay=False)] = None,
-    cache: Annotated[Path | None, typer.Option(help="Folder for finished cells; default: OUT/cells.")] = None,
 ) -> None:
     """Race every recipe on every environment, with settings fixed once."""
     names = chosen(environments, (*settings.RANKED, *settings.WITH_PRIORS), "environments")
@@ -44,7 +43,7 @@ def main(
             say(f"{name}: skipped, no data (give their folder with --data)")
     size = _FAST if fast else _WHOLE
     folder = out or (Path("leaderboard-fast") if fast else HERE / "results")
-    kept = cache or folder / "cells"
+    kept = folder / "cells"
     todo = cells(names, players if policies else None, found, **size)
     if not resume and any((kept / cell.key).exists() for cell in todo):
         message = f"{kept} holds cells that have ended: --resume continues; delete the folder to start again"

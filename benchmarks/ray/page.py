@@ -14,12 +14,6 @@ GIVEN_RATE = "PBT, given the rate"  # what nothing can beat by much that replace
 _ALL = (OURS, RAYS, PBT, ASHA, RANDOM)
 # Who races on which task.
 SCHEDULERS = {"triangle": (*_ALL, GIVEN_RATE), "digits-4": _ALL, "digits-8": _ALL, "cartpole": _ALL}
-_TITLES = {
-    "triangle": "`pb2_example`: eight trials of `pbt_function`, 30 iterations, an interval of 5",
-    "digits-4": "Digits, population 4: 20 iterations, an interval of 2",
-    "digits-8": "Digits, population 8: 20 iterations, an interval of 2",
-    "cartpole": "`CartPole-v1` by PPO, population 4: 20 iterations, an interval of 2",
-}
 _RACE = ["name", "mean", "two", "seeds", "place", "slow", "worst"]
 _AGAIN = 1000  # the first seed of a second set
 
@@ -35,7 +29,6 @@ def write_page(results: Path) -> Path:
     return render(
         results / "RESULTS.md",
         "ray/RESULTS.md.jinja",
-        titles=_TITLES,
         played=played,
         schedulers=SCHEDULERS,
         ours=OURS,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import tomllib
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -32,30 +34,8 @@ from benchmarks.speed.workload import (
     ucb_over,
 )
 
-# Model: axis, sizes, and the exponent that the model's documentation declares: a step costs O(size^exponent).
-_AXES: dict[str, tuple[tuple[str, tuple[int, ...], float], ...]] = {
-    "covariance form": (
-        ("arms", (1_000, 2_000, 4_000), 2),
-        ("replicates", (10, 40, 160), 1),
-        ("priors", (10, 40, 160), 1),
-    ),
-    "factor form": (
-        ("arms", (20_000, 80_000, 320_000), 1),
-        ("replicates", (5, 20, 80), 1),
-        ("window", (50, 200, 800), 2),
-    ),
-    "OnlineGP": (("arms", (1_000, 4_000, 16_000), 1), ("window", (50, 200, 800), 2)),
-    "WeightedGP": (("arms", (100, 200, 400), 3), ("replicates", (5, 20, 80), 1)),
-    "SketchedGP": (("arms", (20_000, 80_000, 320_000), 1), ("replicates", (2, 4, 8), 1)),
-}
-# Arms, replicates and window where they are not the axis; 0: no window. Priors are 1 where they are not the axis.
-_BASE: dict[str, dict[str, int]] = {
-    "covariance form": {"arms": 200, "replicates": 1, "window": 0},
-    "factor form": {"arms": 5_000, "replicates": 1, "window": 50},
-    "OnlineGP": {"arms": 1_000, "replicates": 1, "window": 50},
-    "WeightedGP": {"arms": 100, "replicates": 1, "window": 0},
-    "SketchedGP": {"arms": 5_000, "replicates": 1, "window": 0},
-}
+# Of each model: sizes where they are not the axis, and its axes, with what its documentation declares.
+_MODELS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 _FAST_SIZES = (6, 12)
 
 
@@ -64,8 +44,8 @@ def measure(settings: Settings) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     for model, axis, size, declared in _sizes(settings.fast):
         say(f"{model}, {size} {axis}")
-        base = dict.fromkeys(_BASE[model], 5) if settings.fast else dict(_BASE[model])
-        sizes = {"priors": 0, **base, axis: size}
+        base = _MODELS[model]["base"]
+        sizes = {"priors": 0, **(dict.fromkeys(base, 5) if settings.fast else base), axis: size}
         before, steps = (2 * sizes["window"] + 1, 3) if settings.fast else (sizes["window"] + 60, 30)
         task = make_task(sizes["arms"], settings.device, replicates=sizes["replicates"])
         policy = _BUILD[model](task, sizes)
@@ -77,11 +57,11 @@ def measure(settings: Settings) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _sizes(fast: bool) -> Iterator[tuple[str, str, int, float]]:
-    for model, axes in _AXES.items():
-        for axis, sizes, declared in axes:
-            for size in _FAST_SIZES if fast else sizes:
-                yield model, axis, size, declared
+def _sizes(fast: bool) -> Iterator[tuple[str, str, int, int]]:
+    for model, about in _MODELS.items():
+        for axis in about["axes"]:
+            for size in _FAST_SIZES if fast else axis["sizes"]:
+                yield model, axis["of"], size, axis["exponent"]
 
 
 def _arm_gp(form: str, task: Task, sizes: dict[str, int]) -> Policy:

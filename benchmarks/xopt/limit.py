@@ -8,18 +8,17 @@ many shots late as it takes to learn where they are. results/limit.csv has a row
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import pandas as pd
 import torch
-import typer
 
 from benchmarks.options import Out, command
 from benchmarks.pages import keep, results_folder, say
-from benchmarks.xopt.lattice import LIMIT, DriftingLattice
+from benchmarks.xopt.lattice import LIMIT, SHOTS, DriftingLattice
 from benchmarks.xopt.page import LATE, OPENING, TRACKER
 
 LAGS = (5, 10, 20)  # shots
+SAME = 150  # shots that every generator has, for a mean of their own
+SEEDS = range(10, 15)
 _RATE, _STEPS, _DRAWS = 0.05, 12, 20_000
 
 
@@ -49,18 +48,12 @@ def errors(seed: int, shots: int) -> pd.DataFrame:
     return pd.DataFrame(found).assign(shot=shot.numpy())
 
 
-def main(
-    shots: Annotated[int, typer.Option(help="Of each run.")] = 2_000,
-    same: Annotated[int, typer.Option(help="Shots that every generator has, for a mean of their own.")] = 150,
-    seeds: Annotated[int, typer.Option(help="Runs.")] = 5,
-    first: Annotated[int, typer.Option(help="The first seed.")] = 10,
-    out: Out = None,
-) -> None:
+def main(out: Out = None) -> None:
     """Play, and keep each seed as soon as it is there."""
     torch.set_num_threads(1)
-    for seed in range(first, first + seeds):
-        error = errors(seed, shots)
-        early = error[error["shot"] < same]
+    for seed in SEEDS:
+        error = errors(seed, SHOTS)
+        early = error[error["shot"] < SAME]
         names = error.columns.drop("shot")
         rows = [(seed, name, early[name].mean(), error[name].mean()) for name in names]
         table = pd.DataFrame(rows, columns=["seed", "what", "early", "all"])

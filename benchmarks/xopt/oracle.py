@@ -11,11 +11,10 @@ Beside it ours as it comes, on the same lines. results/oracle.csv has a row for 
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Any
+from typing import Any
 
 import pandas as pd
 import torch
-import typer
 from botorch.acquisition import UpperConfidenceBound
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
@@ -32,6 +31,7 @@ from benchmarks.xopt.playing import PLAYERS, play
 
 _FITTED, _SPAN = 500, 100.0  # values that hyperparameters are fitted to; shots in a unit of time
 _RESTARTS, _RAW = 6, 128
+SHOTS, SEEDS = 150, range(110, 115)  # development lines begin at 100
 
 
 def _inputs(strengths: Tensor, shot: Tensor) -> Tensor:
@@ -86,21 +86,16 @@ class Oracle:
         return [dict(zip(QUADRUPOLES, strengths.tolist(), strict=True))]
 
 
-def main(
-    shots: Annotated[int, typer.Option(help="Of each run.")] = 150,
-    seeds: Annotated[int, typer.Option(help="Runs.")] = 5,
-    first: Annotated[int, typer.Option(help="The first seed: development lines begin at 100.")] = 110,
-    out: Out = None,
-) -> None:
+def main(out: Out = None) -> None:
     """Play, and keep each seed as soon as it is there."""
     torch.set_num_threads(1)
-    for seed in range(first, first + seeds):
-        least = DriftingLattice(seed).least(shots)
+    for seed in SEEDS:
+        least = DriftingLattice(seed).least(SHOTS)
         given = {ORACLE: _FITTED, ORACLE_OF_LEAST: 10 * _FITTED}
-        players = {name: partial(Oracle, shots=shots, drawn=drawn) for name, drawn in given.items()}
+        players = {name: partial(Oracle, shots=SHOTS, drawn=drawn) for name, drawn in given.items()}
         for name, build in ({OURS: PLAYERS[OURS]} | players).items():
-            error = play(build, shots, seed)["value"].to_numpy() - least.numpy()
-            row = (seed, name, error[OPENING:].mean(), error[shots // 2 :].mean())
+            error = play(build, SHOTS, seed)["value"].to_numpy() - least.numpy()
+            row = (seed, name, error[OPENING:].mean(), error[SHOTS // 2 :].mean())
             table = pd.DataFrame([row], columns=["seed", "what", "error", "late"])
             keep(results_folder(__file__, out) / "oracle.csv", table, ("seed", "what"))
             say(table.to_string(index=False))
