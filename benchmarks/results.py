@@ -43,7 +43,7 @@ def page(folder: Path = HERE) -> str:
             if (folder / link).exists()
         ],
         pictures={link: name for link, name in _SHOWN["pictures"].items() if (folder / link).exists()},
-        overview=pages.markdown(["paper", *_claims.VERDICTS], [_counts(*one) for one in claims.items()]),
+        possible=_claims.VERDICTS,
         papers=[_paper(name, own, folder) for name, own in claims.items()],
     )
 
@@ -53,16 +53,6 @@ def _other(path: Path, link: str, title: str) -> str:
     _, _, answer = path.read_text(encoding="utf-8").partition("\n\n")
     name, comma, asked = title.partition(", ")
     return f"[{name}]({link}){comma}{asked}: {answer.partition(chr(10) * 2)[0]}"
-
-
-def _counts(name: str, claims: list[_claims.Claim]) -> list[object]:
-    """A paper's row: how many claims have which verdict."""
-    counts = Counter(claim.verdict for claim in claims)
-    numbers: list[object] = [counts[verdict] for verdict in _claims.VERDICTS]
-    return [
-        f"[{PAPERS[name]}](#{name})",
-        *(numbers if claims else [*[""] * (len(numbers) - 1), "no claims recorded"]),
-    ]
 
 
 def _paper(name: str, claims: list[_claims.Claim], folder: Path) -> dict[str, Any]:
@@ -78,7 +68,8 @@ def _paper(name: str, claims: list[_claims.Claim], folder: Path) -> dict[str, An
             verdicts[verdict] = [_line(text, of, claims, why(name)) for text, of in found.items()]
     links = {"picture": picture, "page": own}
     there = {kind: path if (folder / path).exists() else None for kind, path in links.items()}
-    return {"name": name, "title": PAPERS[name], "verdicts": verdicts, **there}
+    counts = Counter(claim.verdict for claim in claims)
+    return {"name": name, "title": PAPERS[name], "verdicts": verdicts, "counts": counts, **there}
 
 
 def _line(text: str, of: list[_claims.Claim], claims: list[_claims.Claim], reasons: dict[str, str]) -> str:

@@ -155,20 +155,11 @@ def write_page(folder: Path) -> Path:
         "moves/RESULTS.md.jinja",
         table=table,
         limits=limits.set_index("rule") if len(limits) else None,
-        prices=_prices(wide, net, ratio) if len(wide) else None,
+        net=net,
+        moved=wide["moved"] if len(wide) else None,
         ratios=dict(list(ratio.groupby(level=0))),
         rival=net.dropna(),
     )
-
-
-def _prices(wide: pd.DataFrame, net: pd.DataFrame, ratio: pd.Series) -> pd.DataFrame:
-    """What a step lost where the price was ignored, weighed, or taken off the indices; and how far it moved."""
-    shown = net.map("{:.3f}".format).replace("nan", "")
-    shown["weighed over ignored"] = ratio.map("{:.2f}".format)
-    for rule in ("ignored", "weighed"):
-        shown[f"moved, {rule}"] = wide["moved", rule].map("{:.3f}".format)
-    shown = shown.reset_index().rename(columns={"part": "over"})
-    return shown.assign(price=shown["price"].map("{:g}".format))
 
 
 def main(
