@@ -32,8 +32,10 @@ def write_page(results: Path) -> Path:
         shown |= {"faster": _beside_dense(beside), "raced": _dense(beside), "horizon": beside["step"].max()}
         shown["seeds"]["dense"] = seeds_of(beside, "seed", "problem")
     if coba is not None:
-        means = _short(coba).groupby("environment").mean()
-        shown |= {"coba": _coba(coba), "best": int((means.idxmin(axis=1) == CGP).sum())}
+        short = _short(coba)
+        settings = coba.groupby(["environment", "policy"])["setting"].first()
+        shown |= {"coba": short, "order": coba["environment"].unique(), "settings": settings}
+        shown["best"] = int((short.groupby("environment").mean().idxmin(axis=1) == CGP).sum())
         shown["seeds"]["coba"] = seeds_of(coba, "seed", "environment")
     if without_kernel is not None:
         total = without_kernel.groupby(["problem", "step", "policy"])["regret"].sum().unstack()
@@ -46,9 +48,8 @@ def write_page(results: Path) -> Path:
         }
         shown["seeds"]["auto"] = seeds_of(without_kernel, "seed", "problem")
     if auto_coba is not None:
-        by = _short(auto_coba)[[AUTO, *LINEAR]].groupby("environment")
-        means = by.mean()
-        shown["auto_coba"] = _with_errors(means, by.sem()).reset_index()
+        shown["auto_coba"] = short = _short(auto_coba)[[AUTO, *LINEAR]]
+        means = short.groupby("environment").mean()
         shown["ahead"] = int((means[AUTO] < means[list(LINEAR)].min(axis=1)).sum())
     path, template = results / "RESULTS.md", "contexts/RESULTS.md.jinja"
     return pages.render(path, template, dense=dense, linear=linear, **shown)
@@ -99,19 +100,6 @@ def _short(table: pd.DataFrame) -> pd.DataFrame:
     """What each policy falls short of the best arms by, in each environment and seed; policies as they were played."""
     wide = table.pivot(index=["environment", "seed"], columns="policy", values="reward")
     return wide.rsub(wide.pop("best arms"), axis=0)[[p for p in table["policy"].unique() if p != "best arms"]]
-
-
-def _with_errors(means: pd.DataFrame, errors: pd.DataFrame) -> pd.DataFrame:
-    return means.map("{:.4f}".format) + " +- " + errors.map("{:.4f}".format)
-
-
-def _coba(table: pd.DataFrame) -> pd.DataFrame:
-    """Regret a step with its error and the setting that was played."""
-    by = _short(table).groupby("environment")
-    shown = _with_errors(by.mean(), by.sem())
-    setting = table["setting"].astype(object).fillna("").map(lambda words: f" ({words})" if words else "")
-    best = setting.groupby([table["environment"], table["policy"]]).first().unstack()
-    return (shown + best[shown.columns]).loc[table["environment"].unique()].reset_index()
 
 
 SIZE, SMALL = dense.Size(2000, 5, every=40), dense.Size(40, 2)

@@ -2,10 +2,8 @@
 
     python -m benchmarks.data.download intel molene beijing --into DIR
 
-Nothing is downloaded unless this is called. The sources publish no checksums, so the
-package contains none: pass one as an argument, or trust the first download. Its SHA-256 is written beside it
-(``<file>.sha256``), and later a file that differs is refused. This detects a broken or changed file, but not a wrong
-first download.
+Nothing is downloaded unless this is called. The sources publish no checksums: the first download is trusted, unless its
+SHA-256 stands beside it already (``<file>.sha256``, where it is written else); a file that differs is refused.
 
 Not Pooch: it unpacks a ``.gz`` file that the server labels with ``Content-Encoding: gzip``, as many do, so that neither
 the file nor its checksum is the one published. It also replaces an existing file that differs.
@@ -250,39 +248,23 @@ SOURCES: dict[str, Source] = {
 }
 
 
-def fetch(
-    name: str,
-    directory: str | Path,
-    *,
-    sha256: Mapping[str, str] | None = None,
-    urls: Mapping[str, str] | None = None,
-    timeout: float = 60.0,
-) -> list[Path]:
+def fetch(name: str, directory: str | Path, *, timeout: float = 60.0) -> list[Path]:
     """Download a data set's raw files, convert them, and return the NPZ files for the readers.
 
     Args:
-        name: ``"intel"``, ``"molene"`` or ``"beijing"``.
+        name: one of ``SOURCES``.
         directory: for raw and converted files; created if missing. Existing raw files are checked, not downloaded
             again.
-        sha256: expected checksum of a raw file, by file name (``SOURCES[name].urls``).
-        urls: other addresses of raw files, by file name, for a source that has moved.
         timeout: seconds without an answer before giving up.
 
     Raises:
-        ValueError: unknown name or file name, wrong checksum, a raw file that cannot be read as expected.
+        ValueError: unknown name, a checksum that is not the recorded one, a raw file that cannot be read as expected.
         ConnectionError: the source cannot be reached, or the connection broke. No partial file remains.
     """
     validation.require(name in SOURCES, "name", name, f"one of {', '.join(SOURCES)}")
-    source = SOURCES[name]
-    for argument, given in (("sha256", sha256), ("urls", urls)):
-        unknown = sorted(set(given or {}) - set(source.urls))
-        validation.require(not unknown, argument, unknown, f"keyed by {', '.join(source.urls)}")
-    folder = Path(directory)
+    source, folder = SOURCES[name], Path(directory)
     folder.mkdir(parents=True, exist_ok=True)
-    raw = []
-    for file, address in source.urls.items():
-        address = (urls or {}).get(file, address)
-        raw.append(download(address, folder / file, sha256=(sha256 or {}).get(file), timeout=timeout))
+    raw = [download(address, folder / file, timeout=timeout) for file, address in source.urls.items()]
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
         try:
             made = source.convert(*raw, Path(scratch))
@@ -294,11 +276,11 @@ def fetch(
         return [folder / path.name for path in made]
 
 
-def download(url: str, path: str | Path, *, sha256: str | None = None, timeout: float = 60.0) -> Path:
+def download(url: str, path: str | Path, *, timeout: float = 60.0) -> Path:
     """Download a file atomically and check it.
 
-    An existing file is checked and kept. The expected checksum is ``sha256``, or else the one recorded in
-    ``<path>.sha256``. Without either, the file is trusted with a warning and its checksum is recorded.
+    An existing file is checked and kept. The expected checksum is the one recorded in ``<path>.sha256``. Without that
+    the file is trusted with a warning, and its checksum is recorded.
 
     Raises:
         ValueError: wrong checksum (an existing file is kept for inspection).
@@ -308,7 +290,7 @@ def download(url: str, path: str | Path, *, sha256: str | None = None, timeout: 
     validation.require(web, "url", url, "an address that begins with https:// or http://")
     target = Path(path)
     record = target.with_name(target.name + ".sha256")
-    expected = sha256.lower() if sha256 is not None else _recorded(record)
+    expected = _recorded(record)
     if target.exists():
         with target.open("rb") as opened:
             found = hashlib.file_digest(opened, "sha256").hexdigest()
@@ -329,7 +311,6 @@ def download(url: str, path: str | Path, *, sha256: str | None = None, timeout: 
             f"in {record}",
             stacklevel=2,
         )
-    if _recorded(record) != found:
         record.write_text(f"{found}  {target.name}\n", encoding="ascii")
     return target
 

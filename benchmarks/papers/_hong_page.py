@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -130,26 +132,28 @@ class _Judge:
         t = self.totals
         return t[(t["environment"] == name) & (t["algorithm"] == algorithm)][column].to_numpy()
 
+    def _judged(
+        self, rule: Callable[..., Finding], name: str, *algorithms: str, column: str = "regret"
+    ) -> Finding:
+        values = [self.of(name, algorithm, column) for algorithm in algorithms]
+        if min(map(len, values)) < 2:
+            return Finding(_claims.UNTESTED, f"{' or '.join(algorithms)} was not run on {name}")
+        return rule(*values)
+
     def less(self, name: str, first: str, second: str, column: str = "regret") -> Finding:
-        a, b = self.of(name, first, column), self.of(name, second, column)
-        n = min(len(a), len(b))  # replicate k of both plays the same function and meets the same noise
-        if n < 2:
-            return Finding(_claims.UNTESTED, f"{first} or {second} was not run on {name}")
-        return _claims.less(a[:n], b[:n], (first, second))
+        def paired(a: np.ndarray, b: np.ndarray) -> Finding:
+            n = min(len(a), len(b))  # replicate k of both plays the same function and meets the same noise
+            return _claims.less(a[:n], b[:n], (first, second))
+
+        return self._judged(paired, name, first, second, column=column)
 
     def alike(self, name: str, first: str, second: str) -> Finding:
         """Whether both have about the same regret there."""
-        a, b = self.of(name, first), self.of(name, second)
-        if min(len(a), len(b)) < 2:
-            return Finding(_claims.UNTESTED, f"{first} or {second} was not run on {name}")
-        return _claims.alike(a, b, (first, second))
+        return self._judged(partial(_claims.alike, names=(first, second)), name, first, second)
 
     def within(self, name: str, algorithm: str, low: float, high: float) -> Finding:
         """Whether an algorithm's regret lies in a range there."""
-        regret = self.of(name, algorithm)
-        if len(regret) < 2:
-            return Finding(_claims.UNTESTED, f"{algorithm} was not run on {name}")
-        return _claims.within(regret, algorithm, low, high)
+        return self._judged(partial(_claims.within, name=algorithm, low=low, high=high), name, algorithm)
 
 
 def equal_grids(totals: pd.DataFrame) -> pd.DataFrame:

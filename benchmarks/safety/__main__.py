@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -125,18 +126,11 @@ def _shown(values: torch.Tensor) -> str:
     return f"{float(values.mean()):.4f} +- {float(standard_error(values)):.4f}"
 
 
-def write_page(out: Path, S: int = 50, T: int = 400) -> Path:
-    """RESULTS.md from violations.csv, played with S draws of T steps."""
-    return _written(out, "RESULTS.md", "violations.csv", S, T)
-
-
-def write_points(out: Path, S: int = 20, T: int = 60) -> Path:
-    """POINTS.md from points.csv, played with S draws of T steps."""
-    return _written(out, "POINTS.md", "points.csv", S, T)
-
-
-def _written(out: Path, page: str, file: str, S: int, T: int) -> Path:
-    """A page, which begins with how often each guarantee was broken at worst, and the limit without one."""
+def write_page(
+    out: Path, S: int = 50, T: int = 400, page: str = "RESULTS.md", file: str = "violations.csv"
+) -> Path:
+    """A page from its table, played with S draws of T steps: it begins with how often each guarantee was broken at
+    worst, and the limit without one."""
     table = pd.read_csv(out / file, dtype=str)
 
     def worst(policy: str, column: str) -> float:
@@ -149,6 +143,9 @@ def _written(out: Path, page: str, file: str, S: int, T: int) -> Path:
     return pages.render(out / page, f"safety/{page}.jinja", table=table, **sizes, **broken)
 
 
+write_points = partial(write_page, S=20, T=60, page="POINTS.md", file="points.csv")
+
+
 def points(out: Path, S: int, T: int) -> None:
     problem, rows = SafePointDraws(T, S, SEED, 0.03), []
     for label in (_FREE, "safe_gp_ucb, whole run", "safe_gp_ucb, each step"):
@@ -156,7 +153,7 @@ def points(out: Path, S: int, T: int) -> None:
         rows.append({"policy": label, **row(play_points(problem, name, options, T))})
         pages.save(pd.DataFrame(rows), out / "points.csv", None)
         pages.say(f"{label} {rows[-1]}")
-        write_points(out, S, T)
+        write_points(out, S=S, T=T)
 
 
 def main(
