@@ -33,19 +33,17 @@ pays for looks. An arm shows a change of two standard deviations of the noise or
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 import torch
-import typer
 from scipy.optimize import minimize
 
 from bandits_torch.experiments.engines import Block
 from bandits_torch.loop import run
 from benchmarks.auto.environments import _HILL, _REACH, AFTER, DOMAINS, SHAPES, Riser, _arms, _draws
 from benchmarks.auto.playing import HISTORY, POLICIES, make_policy
-from benchmarks.options import chosen, command
 from benchmarks.pages import keep, say
 
 PRICES = tuple(float(price) for price in np.geomspace(0.05, 200.0, 20))  # of a look, in losses until found
@@ -179,22 +177,19 @@ def at_rest(shape: str, policy: str) -> float:
     return float(run(built, problem, steps, seed=SEED).regret[:, 100:].sum(-1).mean())
 
 
-def main(
-    shapes: Annotated[list[str] | None, typer.Argument(help="Default: all.")] = None,
-    play: Annotated[bool, typer.Option(help="Play the policies at rest, too.")] = True,
-) -> None:
+def main() -> None:
     """Compute what can be had, play at rest, and keep both: results/frontier.csv."""
     torch.set_num_threads(1)
-    for shape in chosen(",".join(shapes or []), (*SHAPES, *DOMAINS), "shapes"):
+    for shape in (*SHAPES, *DOMAINS):
         among = of_shape(shape)
         say(f"{shape}: a cover takes {np.mean([cover(one) for one in among]):.1f} looks")
         points = frontier(among).assign(shape=shape, policy=ANY)
         keep(TABLE, points[COLUMNS], KEY)
-        for policy in PLAYED if play and shape not in DOMAINS else ():
+        for policy in PLAYED if shape not in DOMAINS else ():
             row = [shape, policy, np.nan, at_rest(shape, policy), np.nan]
             keep(TABLE, pd.DataFrame([row], columns=COLUMNS), KEY)
             say(f"{shape}, {policy}: {row[3]:.4g} at rest, so at least {bound(points, row[3]):.4g}")
 
 
 if __name__ == "__main__":
-    command(main)()
+    main()

@@ -11,11 +11,10 @@ from typing import Any
 import torch
 
 from bandits_torch import recipes
-from bandits_torch.loop import run
-from bandits_torch.problems import make
 from bandits_torch.problems.simulated import make_kernel
 from benchmarks.gpu.stepping import Settings, Stepper, both, seconds_a_step, smooth_problem, ucb
 from benchmarks.speed import form_choice as choice
+from benchmarks.speed import igp_30000 as igp
 from benchmarks.speed.against_botorch import Case, _play_botorch, _play_ours
 from benchmarks.speed.measuring import copy_seconds
 from benchmarks.speed.plain_botorch import WAYS
@@ -27,16 +26,7 @@ Rows = Iterator[dict[str, Any]]
 def igp_30000(settings: Settings) -> Rows:
     """How long do 25 and 2 500 replicates of 30 000 steps of IGP-UCB take, captured?"""
     for replicates in settings.pick((25, 2_500), (2, 4)):
-        horizon = settings.pick(30_000, 20)
-        problem = make("gp", replicates=replicates).to(settings.device)
-        policy = recipes.build("igp_ucb", problem, replicates=replicates, horizon=horizon)
-        history = run(policy, problem, horizon, capture=True)
-        yield {
-            "replicates": replicates,
-            "steps": horizon,
-            "wall_seconds": history.meta["wall_seconds"],
-            "mean_cumulative_regret": history.mean_cumulative_regret,
-        }
+        yield igp.played(replicates, settings.pick(30_000, 20), settings.device, capture=True)
 
 
 def saturation(settings: Settings) -> Rows:

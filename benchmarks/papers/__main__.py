@@ -7,10 +7,8 @@ python -m benchmarks.papers --all [--fast] [--data DIR] [--processes N]
 ``--all`` runs every paper with all its figures, as many parts at once as there are cores, the longest first. It ends
 with the seconds of every part, which verdicts on claims differ from those committed, and the time that all took.
 ``--data`` is the folder of the real readings ($BANDITS_TORCH_DATA says the same); without it the figures that need them
-are left out. With the extra ``fast`` installed Chowdhury & Gopalan and Zhou & Shroff are compiled. Step by step all
-took 103 minutes of a core. Compiled, with replicates, priors and blocks played together, all take 53, and 30 minutes on
-two cores with some other work beside (hong 29 minutes of a core, calandriello 9, chowdhury 9, ziomek 6, zhou 1), every
-verdict the one committed.
+are left out. With the extra ``fast`` installed Chowdhury & Gopalan and Zhou & Shroff are compiled; then all take 53
+minutes of a core.
 """
 
 from __future__ import annotations
