@@ -44,6 +44,7 @@ from bandits_torch.experiments.engines import Block
 from bandits_torch.loop import run
 from benchmarks.auto.environments import _HILL, _REACH, AFTER, DOMAINS, SHAPES, Riser, _arms, _draws
 from benchmarks.auto.playing import HISTORY, POLICIES, make_policy
+from benchmarks.options import command
 from benchmarks.pages import keep, say
 
 PRICES = tuple(float(price) for price in np.geomspace(0.05, 200.0, 20))  # of a look, in losses until found
@@ -192,4 +193,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(main)()
