@@ -34,7 +34,7 @@ def interrupted(make_one, path, first, then, at, monkeypatch):
 
 
 @pytest.mark.sampled(3)
-@pytest.mark.parametrize(("first", "then"), [(True, False), (False, True)])
+@pytest.mark.parametrize(("first", "then"), [(True, False), (False, True), (True, True)])
 @pytest.mark.parametrize(
     "name", ["sw_gp_ucb", "tv_gp_ucb", "et_gp_ucb, restarts", "gp_ts", "sw_gp_ucb, factor"]
 )
@@ -44,7 +44,7 @@ def test_a_checkpoint_is_taken_up_captured_or_not_as_asked(name, first, then, tm
     same(resumed, expected)
 
 
-@pytest.mark.parametrize(("first", "then"), [(True, False), (False, True)])
+@pytest.mark.parametrize(("first", "then"), [(True, False), (False, True), (True, True)])
 def test_so_is_one_of_auto(first, then, tmp_path, monkeypatch):
     expected, _ = plain_auto("tv-gp")
     same(

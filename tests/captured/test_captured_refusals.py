@@ -16,10 +16,10 @@ from bandits_torch.theory.widths import ConstantWidth
 from tests.captured.test_captured_runs import built, never_looks
 
 
-def refused(policy, problem, match, horizon=30):
+def refused(policy, problem, match):
     before = described(policy.state_dict())
     with pytest.raises(ValueError, match=match):
-        run(policy, problem, horizon, capture=True)
+        run(policy, problem, 30, capture=True)
     assert described(policy.state_dict()) == before
 
 
@@ -37,12 +37,12 @@ def refused(policy, problem, match, horizon=30):
         ("gp_ucb", {"learn_hyperparameters": True}, "LearnedHyperparameters cannot be captured"),
         ("auto", {"cycles": 5.0}, "CyclicMembers cannot be captured"),
         ("tv_gp_ucb", {"time_kernel": "matern-5/2:9"}, "a kernel over time with a state space"),
+        ("gp_ts", {"form": "factor"}, "ThompsonSampling cannot be captured: form='factor' keeps no root"),
     ],
 )
 def test_policies_without_captured_steps(recipe, options, match):
     problem = make("gp", replicates=2, num_arms=12)
-    policy = recipes.build(recipe, problem, replicates=2, horizon=30, **options)
-    refused(policy, problem, match)
+    refused(recipes.build(recipe, problem, replicates=2, horizon=30, **options), problem, match)
 
 
 class CountingWidth(Width):
@@ -63,46 +63,25 @@ def test_widths_that_read_the_observations_which_a_block_stores_at_its_end(width
     assert run(policy, problem, 5, capture="auto").meta["steps"] == "one by one"
 
 
-def test_models_other_than_arm_gp():
-    problem = make("gp", replicates=1, num_arms=12)
-    model = OnlineGP(RBFKernel().double(), 0.1, input_dim=1)
-    policy = IndexPolicy(model, UpperConfidenceBound, choices=problem.arms, width=ConstantWidth(1.0))
-    refused(policy, problem, "OnlineGP cannot be captured: the steps of an ArmGP can")
-
-
-def test_domains():
-    problem = make("dynamic-levy", replicates=1, dim=2)
-    policy = recipes.build("gp_ucb", problem, replicates=1, horizon=30)
-    refused(policy, problem, "cannot be captured")
-
-
-def test_a_window_whose_replicates_differ():
+def test_models_domains_and_windows_without_captured_steps(monkeypatch):
+    points = make("dynamic-levy", replicates=1, dim=2)
+    refused(recipes.build("gp_ucb", points, replicates=1, horizon=30), points, "cannot be captured")
     problem = make("gp", replicates=2, num_arms=12)
+    parts = {"acquisition": UpperConfidenceBound, "width": ConstantWidth(1.0)}
+    over_inputs = OnlineGP(RBFKernel().double(), 0.1, input_dim=1, batch_shape=(2,))
+    policy = IndexPolicy(over_inputs, choices=problem.arms, **parts)
+    refused(policy, problem, "OnlineGP cannot be captured: the steps of an ArmGP can")
+    drifting = SpatioTemporalKernel(problem.knowledge.kernel, WienerKernel())
+    draws = recipes.gp_ts(problem.arms, drifting, 0.1, replicates=2)
+    refused(draws, problem, "under drift every step factors")
     model = ArmGP(problem.arms, problem.knowledge.kernel, 0.1, batch_shape=(2,))
-    policy = IndexPolicy(model, UpperConfidenceBound, width=ConstantWidth(1.0), forgetting=SlidingWindow(20))
+    policy = IndexPolicy(model, forgetting=SlidingWindow(20), **parts)
     run(policy, problem, 5)
     policy.reset(torch.tensor([True, False]))
     refused(policy, problem, "SlidingWindow cannot be captured: its replicates hold different numbers")
-
-
-def test_the_factor_form_for_draws_and_where_its_work_depends_on_what_was_pulled(monkeypatch):
     never_looks(monkeypatch)
-    refused(
-        *built("ui_gp_ucb, factor"), "form='factor' cannot be captured: under a kernel whose variance grows"
-    )
-    problem = make("gp", replicates=2, num_arms=12)
-    policy = recipes.build("gp_ts", problem, replicates=2, horizon=30, form="factor")
-    refused(policy, problem, "ThompsonSampling cannot be captured: form='factor' keeps no root")
-
-
-def test_draws_under_drift():
-    policy = recipes.gp_ts(*drifting())
-    refused(policy, make("gp", replicates=1, num_arms=12), "under drift every step factors")
-
-
-def drifting():
-    problem = make("gp", replicates=1, num_arms=12)
-    return problem.arms, SpatioTemporalKernel(problem.knowledge.kernel, WienerKernel()), 0.1
+    grows = "form='factor' cannot be captured: under a kernel whose variance grows"
+    refused(*built("ui_gp_ucb, factor"), grows)
 
 
 class NoisyArms(GPDraws):
@@ -122,13 +101,11 @@ class StepNoise(NoisyArms):
         return streams.normal()
 
 
-@pytest.mark.parametrize(
-    ("kind", "match"), [(NoisyArms, "its noise may depend on the arms"), (OwnPull, "overrides pull or score")]
-)
-def test_problems_whose_rewards_cannot_be_laid_out(kind, match):
-    problem = kind(num_arms=12)
-    refused(recipes.build("gp_ucb", problem, replicates=1, horizon=30), problem, match)
-
-
-def test_a_noise_that_says_it_does_not_ask_for_the_arms_is_taken():
+def test_problems_whose_rewards_cannot_be_laid_out_and_one_that_says_its_can():
+    for kind, match in (
+        (NoisyArms, "its noise may depend on the arms"),
+        (OwnPull, "overrides pull or score"),
+    ):
+        problem = kind(num_arms=12)
+        refused(recipes.build("gp_ucb", problem, replicates=1, horizon=30), problem, match)
     ProblemInputs(StepNoise(num_arms=12), ReplicateStreams(0))

@@ -136,8 +136,6 @@ def test_auto_plays_what_cannot_be_captured_step_by_step():
     assert steps_of(ours["igp_ucb"]) == (30, 0)
     with pytest.raises(ValueError, match="RandomPolicy cannot be captured"):
         race(policies(), problem, 30, capture=True)
-    with pytest.raises(ValueError, match="capture"):
-        run(policies()["igp_ucb"], problem, 30, capture="always")
 
 
 def same_as_plain(build, horizon=HORIZON, blocks=True):
