@@ -113,6 +113,7 @@ BAD_Y = {
     "text": "much",
 }
 BAD_WHERE = {"numbers": torch.ones(S), "too long": torch.ones(3) > 0, "list": [True, False], "text": "all"}
+BAD_WHERE |= {"a column": torch.ones(S, 1) > 0, "a row": torch.ones(1, S) > 0}
 BAD_HELD = {"numbers": torch.ones(S, 1), "other rows": torch.ones(S, 3) > 0, "nothing": None}
 BAD_COUNTS = {
     "zero": 0,

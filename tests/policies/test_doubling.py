@@ -6,9 +6,8 @@ import pytest
 import torch
 from gpytorch.kernels import RBFKernel
 
-from bandits_torch import load_policy, recipes, run, save_policy
+from bandits_torch import load_policy, recipes, save_policy
 from bandits_torch.policies import DoublingTrick, Observation, Pending, RandomPolicy
-from bandits_torch.problems import SwitchingFunctions
 
 ARMS = torch.linspace(0, 1, 8, dtype=torch.float64).unsqueeze(-1)
 REWARDS = torch.sin(5 * ARMS.squeeze(-1))
@@ -37,7 +36,9 @@ def test_phases_are_new_policies_told_the_horizons_4_8_16(name):
         phase = base(length)
         for _ in range(length):
             t += 1
-            assert policy.phase == k
+            assert policy.phase == policy.trace()["phase"] == k
+            together = [one.choose_many(float(t), 3) for one in (policy, phase)]
+            assert all(torch.equal(one.arm, other.arm) for one, other in zip(*together, strict=True))
             assert step(policy, t) == step(phase, t)
     assert policy.phase == 3
 
@@ -57,15 +58,6 @@ def test_a_reward_of_an_earlier_phase_is_ignored_and_choices_of_it_are_not_pendi
     assert policy.state_dict()["count"] == 1
 
 
-def test_choices_made_together_count_each_other():
-    policy, alone = DoublingTrick(sliding, first=20), sliding(20)
-    for t in range(1, 6):
-        step(policy, t)
-        step(alone, t)
-    together = [choice.arm.tolist() for choice in policy.choose_many(6.0, 3)]
-    assert together == [choice.arm.tolist() for choice in alone.choose_many(6.0, 3)]
-
-
 @pytest.mark.parametrize("saved_after", [3, 4, 9])
 def test_a_saved_policy_goes_on_in_its_phase(tmp_path, saved_after):
     policy, other = DoublingTrick(sliding, first=4), DoublingTrick(sliding, first=4)
@@ -80,12 +72,25 @@ def test_a_saved_policy_goes_on_in_its_phase(tmp_path, saved_after):
     assert other.phase == policy.phase == 3
 
 
-def test_files_of_another_first_phase_or_base_are_refused(tmp_path):
+def test_what_does_not_fit_is_refused(tmp_path):
     save_policy(tmp_path / "file", DoublingTrick(sliding, first=4))
-    with pytest.raises(ValueError, match="first was 4 and is 5"):
-        load_policy(tmp_path / "file", DoublingTrick(sliding, first=5))
-    with pytest.raises(ValueError, match="base"):
-        load_policy(tmp_path / "file", DoublingTrick(lambda horizon: sliding(2 * horizon), first=4))
+    grows = DoublingTrick(lambda horizon: RandomPolicy(horizon), first=2)
+    zero = torch.zeros(1, dtype=torch.long)
+    first, last = (Observation(float(t), zero, torch.zeros(1).double(), {}) for t in (1, 2))
+    grows.learn(first)
+    other_base = DoublingTrick(lambda horizon: sliding(2 * horizon), first=4)
+    of_no_phase = Observation(0.0, zero, torch.ones(1).double(), {"phase": "b"})
+    for message, call in {
+        "first was 4 and is 5": lambda: load_policy(tmp_path / "file", DoublingTrick(sliding, first=5)),
+        "base": lambda: load_policy(tmp_path / "file", other_base),
+        r"why\['phase'\] must be an integer": lambda: DoublingTrick(lambda _: recipes.ucb1(3)).learn(
+            of_no_phase
+        ),
+        "base must be a function that makes a policy": lambda: DoublingTrick(lambda horizon: horizon),
+        "base must be the same replicates, arms and dimension as before": lambda: grows.learn(last),
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            call()
 
 
 def test_reset_begins_again_and_one_replicate_begins_its_phase_again():
@@ -98,38 +103,3 @@ def test_reset_begins_again_and_one_replicate_begins_its_phase_again():
     assert bool((variance[1] < 1.0).any())
     policy.reset()
     assert [step(policy, t) for t in range(1, 11)] == first
-
-
-def test_a_run_keeps_the_phase_in_its_trace():
-    problem = SwitchingFunctions(horizon=40, num_arms=8, replicates=2)
-    base = lambda T: recipes.build("sw_gp_ucb", problem, replicates=2, horizon=T)  # noqa: E731
-    history = run(DoublingTrick(base, first=8), problem, 40)
-    assert history.trace["phase"].tolist() == [0.0] * 7 + [1.0] * 16 + [2.0] * 17
-
-
-@pytest.mark.parametrize("power", [0.5, 0.75])
-def test_bounds_of_the_phases_add_up_to_no_more_than_the_docstring_says(power):
-    first, total, done = 8, 0.0, 0
-    for k in range(12):
-        # A phase of one step alone may already have all the regret of its bound.
-        total += (first * 2**k) ** power
-        assert total <= 2**power / (2**power - 1) * (done + 1 + first) ** power
-        done += first * 2**k
-
-
-def test_a_phase_that_is_none_is_refused_and_no_reward_dropped():
-    policy = DoublingTrick(lambda horizon: recipes.ucb1(3))
-    with pytest.raises(ValueError, match=r"why\['phase'\] must be an integer"):
-        policy.learn(Observation(0.0, torch.tensor([1]), torch.ones(1).double(), {"phase": "b"}))
-
-
-def test_bad_arguments_are_refused():
-    with pytest.raises(ValueError, match="base must be a function that makes a policy"):
-        DoublingTrick(lambda horizon: horizon)
-    grows = DoublingTrick(lambda horizon: RandomPolicy(horizon), first=2)
-    first, last = (
-        Observation(float(t), torch.zeros(1, dtype=torch.long), torch.zeros(1).double()) for t in (1, 2)
-    )
-    grows.learn(first)
-    with pytest.raises(ValueError, match=r"base must be the same replicates, arms and dimension as before"):
-        grows.learn(last)

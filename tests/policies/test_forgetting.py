@@ -85,13 +85,6 @@ def test_window_equals_refit_on_the_last_w_points(window, steps, drifts):
     assert policy.width.asked == list(range(1, steps + 1))  # a window does not stop the clock
 
 
-def test_a_window_over_a_model_that_holds_observations_already_is_refused():
-    model = ArmGP(N, smooth(N), NOISE, batch_shape=(S,))
-    model.observe_arms(torch.tensor(0), torch.tensor(1.0))
-    with pytest.raises(ValueError, match="num_observations"):
-        IndexPolicy(model, UpperConfidenceBound, width=Clock(), forgetting=SlidingWindow(3))
-
-
 # -- periodic restart ----------------------------------------------------------------------------------
 
 
@@ -178,6 +171,10 @@ def test_keeping_everything_is_the_default_and_forgets_nothing():
     assert policy.trace()["restarts"].tolist() == [0] * S
 
 
-def test_a_window_needs_a_model_that_can_forget():
+def test_a_window_needs_a_model_that_can_forget_and_has_seen_nothing():
     with pytest.raises(ValueError, match="SlidingWindow"):
         policy_of(SlidingWindow(3), drifts=True, form="covariance")
+    model = policy_of(None).model
+    model.observe_arms(torch.tensor(0), torch.tensor(1.0))
+    with pytest.raises(ValueError, match="num_observations"):
+        IndexPolicy(model, UpperConfidenceBound, width=Clock(), forgetting=SlidingWindow(3))

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from botorch.acquisition import AcquisitionFunction, LogExpectedImprovement
+from botorch.acquisition import AcquisitionFunction
 from botorch.acquisition import UpperConfidenceBound as BoTorchUCB
 
 from bandits_torch import ArmGP, IndexPolicy, OnlineGP, ThompsonSampling, UpperConfidenceBound
@@ -57,13 +57,6 @@ def test_a_policy_whose_model_is_replaced_plays_by_the_new_one():
     assert policy.choose(7.0).why["index"] != expected.why["index"]
     policy.model = policy.choices.model = other.model
     assert torch.equal(policy.choose(7.0).why["index"], expected.why["index"])
-
-
-def test_a_botorch_acquisition_drives_it_too():
-    policy = IndexPolicy(arm_gp(()), lambda model: LogExpectedImprovement(model, best_f=0.3))
-    play(policy, 4)
-    expected = LogExpectedImprovement(policy.model, best_f=0.3)(policy.model.candidates()).argmax()
-    assert policy.choose(5.0).arm.tolist() == [int(expected)]
 
 
 class Scores(AcquisitionFunction):
@@ -199,16 +192,6 @@ def test_a_policy_that_forgets_cannot_learn_in_some_replicates():
     observation = Observation(1.0, torch.zeros(S, dtype=torch.long), torch.ones(S, dtype=torch.float64))
     with pytest.raises(ValueError, match="policy must be one over an ArmGP that keeps everything"):
         policy.learn_where(observation, torch.ones(S, dtype=torch.bool))
-
-
-def test_reset_refuses_where_of_another_shape():
-    policy = POLICIES["ucb"]()
-    play(policy, 5)
-    before = policy.state_dict()
-    for shape in ((S, 1), (1, S)):
-        with pytest.raises(ValueError, match=rf"where must have shape \({S},\), got shape"):
-            policy.reset(torch.ones(shape, dtype=torch.bool))
-    assert not differing(policy.state_dict(), before)
 
 
 def test_add_arms_refuses_what_is_no_width_with_nothing_changed():

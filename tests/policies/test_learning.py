@@ -74,14 +74,6 @@ def test_a_restart_brings_a_refit_to_all_that_was_seen_in_the_replicate_that_res
     assert grown[1] > 1.2  # one reward alone teaches nothing
 
 
-@pytest.mark.slow
-def test_learning_finds_the_lengthscale_that_it_was_not_told():
-    policy = policy_over_the_line(first=5, every=10)
-    teach(policy, 60, lambda X: torch.sin(25 * X[:, 0]))
-    assert policy.model.kernel.base_kernel.lengthscale.item() < 0.2
-    assert policy.model.noise_variance.item() < 1e-2
-
-
 def test_a_reset_forgets_the_observations_and_keeps_what_was_learned():
     policy = policy_over_the_line(first=4, every=5)
     teach(policy, 12, smooth)
@@ -107,13 +99,22 @@ def test_recipes_learn_on_arms_too(name):
 
 
 def test_what_it_cannot_wrap_is_refused():
-    with pytest.raises(ValueError, match="policy must be an index policy"):
-        LearnedHyperparameters(recipes.random(5, RBFKernel(), 0.1))
-    with pytest.raises(ValueError, match="learn_hyperparameters must be False"):
-        recipes.gp_ucb(3, torch.eye(3).double(), 0.1, learn_hyperparameters=True)
-    model = OnlineGP(learnable(RBFKernel(), 1), 0.1, input_dim=1, prior_mean=LinearMean(1).double())
-    with pytest.raises(ValueError, match=r"model\.prior_mean must be a ConstantMean"):
-        model.adopt(torch.tensor(0.1).double(), torch.tensor(0.0).double())
+    over_lines = OnlineGP(learnable(RBFKernel(), 1), 0.1, input_dim=1, prior_mean=LinearMean(1).double())
+    model, width = OnlineGP(rbf(0.3), 0.01, input_dim=2), ConstantWidth(1.0)
+    under_contexts = ContextualPolicy(
+        model, UpperConfidenceBound, choices=LINE.bounds, context_dim=1, width=width
+    )
+    eye, tenth = torch.eye(3).double(), torch.tensor(0.1).double()
+    for message, call in {
+        "policy must be an index policy": lambda: LearnedHyperparameters(recipes.random(5)),
+        "policy must be an index policy .* without contexts": lambda: LearnedHyperparameters(under_contexts),
+        "learn_hyperparameters must be False": lambda: recipes.gp_ucb(
+            3, eye, 0.1, learn_hyperparameters=True
+        ),
+        r"model\.prior_mean must be a ConstantMean": lambda: over_lines.adopt(tenth, 0 * tenth),
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            call()
 
 
 def test_a_policy_that_keeps_restarting_learns_from_what_it_saw_before():
@@ -184,19 +185,15 @@ def play(policy, steps, first=1):
 def test_whatever_the_policy_offers_is_offered_with_learning_on():
     for policy in (policy_over_the_line(), learning_arms()):
         inner = policy.policy
-        public = {name for name in dir(inner) if not name.startswith("_")} | set(vars(inner))
+        public = {name for name in [*dir(inner), *vars(inner)] if not name.startswith("_")}
         assert {"marginals", "restarts", "forgetting", "acquisition"} <= public
-        for name in public - {name for name in public if name.startswith("_")}:
+        for name in public:
             assert hasattr(policy, name), name
-        assert (policy.replicates, policy.num_arms, policy.dim) == (
-            inner.replicates,
-            inner.num_arms,
-            inner.dim,
-        )
-    with pytest.raises(AttributeError, match="'LearnedHyperparameters' object has no attribute '_nothing'"):
-        policy._nothing  # noqa: B018
-    with pytest.raises(AttributeError, match="nothing"):
-        policy.nothing  # noqa: B018
+        for name in ("replicates", "num_arms", "dim"):
+            assert getattr(policy, name) == getattr(inner, name)
+    for name in ("_nothing", "nothing"):
+        with pytest.raises(AttributeError, match=name):
+            getattr(policy, name)
 
 
 def test_arms_are_added_while_hyperparameters_are_learned():
@@ -259,12 +256,3 @@ def test_a_reward_is_judged_by_the_prior_that_chose_it_and_not_by_the_one_before
         why = {"prior": torch.tensor([prior]), "width": torch.ones(1).double()}
         policy.learn(Observation(1.0, torch.tensor([[x]]).double(), torch.tensor([reward]).double(), why))
         assert policy.state_dict()["shortfall"].item() == pytest.approx(-0.5, abs=1e-3)
-
-
-def test_a_policy_under_contexts_is_refused():
-    model = OnlineGP(rbf(0.3), 0.01, input_dim=2)
-    policy = ContextualPolicy(
-        model, UpperConfidenceBound, choices=LINE.bounds, context_dim=1, width=ConstantWidth(1.0)
-    )
-    with pytest.raises(ValueError, match=r"policy must be an index policy .* without contexts"):
-        LearnedHyperparameters(policy)

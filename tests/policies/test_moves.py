@@ -8,7 +8,6 @@ import torch
 from gpytorch.kernels import RBFKernel
 
 from bandits_torch import AskTell, Domain, recipes
-from bandits_torch.acquisition import PointSearch
 from bandits_torch.checkpoint import described
 from bandits_torch.policies import CostlyMoves, Observation, StandardisedPolicy
 from bandits_torch.recipes.registration import REGISTERED
@@ -200,16 +199,6 @@ def test_arms_that_come_are_priced_too():
     assert lone.policy.num_arms == 4
 
 
-def test_a_masked_restart_forgets_rewards_and_leaves_the_setting_where_it_is():
-    policy, problem = limited("gp_ucb")
-    choice = policy.choose(0.0)
-    told(policy, problem, choice, 0)
-    policy.reset(torch.tensor([True, False]))
-    again = policy.choose(1.0)
-    assert float((again.arm - choice.arm).abs().max()) <= FAR + 1e-12
-    assert policy.policy.model.num_observations.tolist() == [0, 1]
-
-
 @pytest.mark.parametrize("order", [(0, 1, 2, 3), (3, 2, 1, 0), (1, 3, 0, 2)])
 def test_every_switch_is_counted_whatever_the_order_of_the_rewards(order):
     live = AskTell.auto(["a", "b"], move_price=1e-4, start_at="a")
@@ -223,17 +212,15 @@ def test_every_switch_is_counted_whatever_the_order_of_the_rewards(order):
 # -- where settings are --------------------------------------------------------------------------------
 
 
-def test_the_first_setting_is_within_reach_of_the_start():
-    start = torch.tensor([0.9, 0.1]).double()
-    policy, _ = limited("auto", start_at=start)
-    assert float((policy.choose(0.0).arm - start).abs().max()) <= FAR + 1e-12
-
-
-def test_what_was_measured_elsewhere_says_where_the_setting_is():
-    policy, _ = limited("gp_ucb", 1)
-    there = torch.tensor([[0.2, 0.3]]).double()
-    policy.learn(Observation(0.0, there, torch.zeros(1).double()))
+def test_the_next_setting_is_within_reach_of_the_start_or_of_what_was_measured_elsewhere_restart_or_not():
+    there = torch.tensor([0.9, 0.1]).double()
+    policy, _ = limited("auto", start_at=there)
+    assert float((policy.choose(0.0).arm - there).abs().max()) <= FAR + 1e-12
+    policy, _ = limited("gp_ucb")
+    policy.learn(Observation(0.0, there.expand(2, 2), torch.zeros(2).double()))
+    policy.reset(torch.tensor([True, False]))
     assert float((policy.choose(1.0).arm - there).abs().max()) <= FAR + 1e-12
+    assert policy.policy.model.num_observations.tolist() == [0, 1]
 
 
 def test_a_setting_told_in_another_dtype_has_not_moved():
@@ -245,31 +232,22 @@ def test_a_setting_told_in_another_dtype_has_not_moved():
     assert policy.trace()["moves"].tolist() == [0.0]
 
 
-def test_constraints_and_fixed_coordinates_of_a_step_hold_within_reach():
-    square = Domain(
-        torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double(),
-        [(torch.tensor([0, 1]), torch.tensor([-1.0, -1.0]).double(), -1.0)],
-    )
+@pytest.mark.parametrize("constrained", [True, False])
+def test_constraints_and_fixed_coordinates_of_a_step_hold_within_reach(constrained):
+    below = (torch.tensor([0, 1]), torch.tensor([-1.0, -1.0]).double(), -1.0)
+    domain = Domain(torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double(), [below] if constrained else [])
     search = {"num_restarts": 2, "raw_samples": 8, "options": {"maxiter": 5}}
-    policy = CostlyMoves(recipes.gp_ucb(square, RBFKernel(), 0.01, search=search), square, max_move=0.1)
-    before = None
+    inner = recipes.gp_ucb(domain, RBFKernel(), 0.01, replicates=2 - constrained, search=search)
+    policy, before = CostlyMoves(inner, domain, max_move=0.1), None
     for step in range(6):
-        choice = policy.choose(float(step))
-        assert bool(square.contains(choice.arm).all())
+        weather = torch.tensor([0.1, 0.9] if step % 2 else [0.8, 0.2]).double()
+        choice = policy.choose(
+            float(step), None if constrained else Domain(domain.bounds, fixed_features={1: weather})
+        )
+        assert bool(domain.contains(choice.arm).all())
+        assert constrained or torch.equal(choice.arm[:, 1], weather)  # nature's, without a limit
         if before is not None:
-            assert float((choice.arm - before).abs().max()) <= 0.1 + 1e-12
-        policy.learn(Observation(float(step), choice.arm, choice.arm.sum(-1), choice.why))
-        before = choice.arm
-    free = Domain(square.bounds)
-    policy = CostlyMoves(
-        recipes.gp_ucb(free, RBFKernel(), 0.01, replicates=2, search=search), free, max_move=0.1
-    )
-    for step in range(5):
-        weather = torch.tensor([0.1, 0.9]).double() if step % 2 else torch.tensor([0.8, 0.2]).double()
-        choice = policy.choose(float(step), Domain(free.bounds, fixed_features={1: weather}))
-        assert torch.equal(choice.arm[:, 1], weather)  # nature's, without a limit
-        if step:
-            assert float((choice.arm[:, 0] - before[:, 0]).abs().max()) <= 0.1 + 1e-12
+            assert float((choice.arm - before)[:, : 1 + constrained].abs().max()) <= 0.1 + 1e-12
         policy.learn(Observation(float(step), choice.arm, choice.arm.sum(-1), choice.why))
         before = choice.arm
 
@@ -342,9 +320,3 @@ def test_a_step_that_leaves_nothing_within_reach_is_refused_and_changes_nothing(
     with pytest.raises(ValueError, match="available must be a domain with points within reach"):
         policy.choose(0.0, Domain(torch.tensor([[0.5, 0.0], [1.0, 1.0]]).double()))
     assert described(policy.state_dict()) == before
-
-
-def test_a_grid_has_no_boxes_of_replicates():
-    box = Domain(torch.zeros(2, 2, 1).double() + torch.tensor([0.0, 1.0]).double().reshape(2, 1, 1))
-    assert box.samples(4, 0, 2).shape == (4, 2, 1)
-    assert isinstance(PointSearch().values(box.bounds), torch.Tensor)

@@ -1,7 +1,6 @@
 """Model averaging over points: its slow twin, units and clocks that do not matter, outliers, members that adapt."""
 
 import math
-import warnings
 from itertools import pairwise
 
 import pytest
@@ -50,15 +49,8 @@ def reward_of(x, step):
 )
 def test_agrees_with_the_plain_twin(doubtful):
     policy = averaging(refined=0, share=0.02, behind=4.0)
-    rules = {
-        "share": 0.02,
-        "behind": 4.0,
-        "memory": 0.9,
-        "at_once": 2.0,
-        "forget": 0.99,
-        "tail": 8.0,
-        "clip": 4.0,
-    }
+    rules = {"share": 0.02, "behind": 4.0, "memory": 0.9, "at_once": 2.0}
+    rules |= {"forget": 0.99, "tail": 8.0, "clip": 4.0}
     twins = [
         PlainPointAveraging(
             [Process([x] * 2, noise, *t) for (x, *t), noise in zip(GRID, NOISES, strict=True)],
@@ -204,19 +196,6 @@ def test_auto_plays_a_domain_and_takes_what_is_told_as_a_beginning():
             recipes.auto(problem.domain, **given)
 
 
-def test_a_domain_with_constraints_is_searched_without_a_warning():
-    below = (torch.tensor([0, 1]), torch.tensor([-1.0, -1.0]).double(), -1.0)  # x_0 + x_1 <= 1
-    square = torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double()
-    policy = recipes.auto(Domain(square, inequality_constraints=[below]), seed=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for step in range(10):
-            choice = policy.choose(float(step))
-            assert float(choice.arm.sum()) <= 1 + 1e-9
-            policy.learn(Observation(float(step), choice.arm, choice.arm.sum(-1), choice.why))
-    assert float(choice.arm.sum()) > 0.99
-
-
 def noisy(seed=0):
     noise = 0.05 * torch.randn(100, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     return lambda x, step: reward_of(x, step) + noise[step]
@@ -242,9 +221,7 @@ def test_the_bound_of_fixed_share_holds_for_the_members_as_they_adapt():
         assert total <= best + cost + 1e-9
 
 
-BOX_UNIT = Domain(torch.tensor([[0.0] * 3, [1.0] * 3], dtype=torch.float64))
-
-
+@pytest.mark.filterwarnings("error")
 def test_constraints_and_a_context_of_each_replicate_are_kept():
     constraint = (torch.tensor([0, 1]), torch.tensor([1.0, 1.0], dtype=torch.float64), 2.0)
     tilted = Domain(BOX.bounds, [constraint])
@@ -258,7 +235,7 @@ def test_constraints_and_a_context_of_each_replicate_are_kept():
         assert choice.arm[:, 1].tolist() == [0.3, 1.5]
         policy.learn(Observation(float(step), choice.arm, reward_of(choice.arm, 0)))
     with pytest.raises(ValueError, match="available"):
-        policy.choose(12.0, BOX_UNIT)
+        policy.choose(12.0, Domain(torch.tensor([[0.0] * 3, [1.0] * 3]).double()))
 
 
 def test_some_replicates_begin_anew_and_all_do():
