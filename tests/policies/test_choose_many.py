@@ -103,10 +103,13 @@ def test_thompson_sampling_draws_from_what_is_learned(name):
     assert described(policy.state_dict()) == described(alike.state_dict())
 
 
+def drifting_bounds():
+    model = arm_gp((1,), kernel=drifting(KERNEL))
+    return taught(IndexPolicy(model, UpperConfidenceBound, width=ConstantWidth(2.0)))
+
+
 def test_what_is_later_than_the_choice_counts_as_made_then():
-    policy = taught(
-        IndexPolicy(arm_gp((1,), kernel=drifting(KERNEL)), UpperConfidenceBound, width=ConstantWidth(2.0))
-    )
+    policy = drifting_bounds()
     arm = policy.choose(6.0).arm
     late, then = (policy.choose_many(6.0, 1, None, [Pending(time, arm)])[0] for time in (99.0, 6.0))
     assert torch.equal(late.arm, then.arm)
@@ -114,21 +117,17 @@ def test_what_is_later_than_the_choice_counts_as_made_then():
 
 
 def test_an_error_within_leaves_the_policy_as_it_was():
-    policy = taught(
-        IndexPolicy(arm_gp((1,), kernel=drifting(KERNEL)), UpperConfidenceBound, width=ConstantWidth(2.0))
-    )
-    kept = described(policy.state_dict())
-    pending = [Pending(5.0, torch.tensor([1]))]
-    with pytest.raises(ValueError, match=r"time must be finite and at or after the latest observation, 5\.0"):
-        policy.choose_many(3.0, 2, None, pending)
-    with pytest.raises(ValueError, match=r"available must"):
-        policy.choose_many(6.0, 2, torch.zeros(N, dtype=torch.bool), pending)
-    with pytest.raises(ValueError, match="count must be an integer >= 1"):
-        policy.choose_many(6.0, 0)
-    with pytest.raises(ValueError, match="pending must be Pending choices"):
-        policy.choose_many(6.0, 1, None, [3])
-    with pytest.raises(ValueError, match="time must be a finite number"):
-        policy.choose_many(float("nan"), 2)
+    policy = drifting_bounds()
+    kept, pending = described(policy.state_dict()), [Pending(5.0, torch.tensor([1]))]
+    for message, asked in {
+        r"time must be finite and at or after the latest observation, 5\.0": (3.0, 2, None, pending),
+        "available must": (6.0, 2, torch.zeros(N, dtype=torch.bool), pending),
+        "count must be an integer >= 1": (6.0, 0),
+        "pending must be Pending choices": (6.0, 1, None, [3]),
+        "time must be a finite number": (float("nan"), 2),
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            policy.choose_many(*asked)
     assert described(policy.state_dict()) == kept
 
 

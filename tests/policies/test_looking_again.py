@@ -58,21 +58,6 @@ def test_clocks_and_deadlines_are_those_of_the_words(build, seed):
     assert looks.longest.tolist() == looks.unseen.max(-1).values.tolist()
 
 
-def test_a_level_that_all_arms_share_examines_none_of_them():
-    shared = torch.eye(7).double().unsqueeze(0) + 100.0
-    looks = LookingAgain(3.0, members(shared))
-    looks.examine(torch.tensor([0, 1]), torch.ones(2, 1).double())
-    assert looks.unseen.sum(-1).tolist() == [6.0, 6.0]
-
-
-@pytest.mark.parametrize("build", [ArmMembers, LowRankMembers])
-def test_a_play_at_one_end_of_a_slope_does_not_examine_the_other_end(build):
-    x = torch.linspace(-1, 1, 8).double().reshape(1, 8, 1)  # f = slope times x
-    looks = LookingAgain(3.0, members(x if build is LowRankMembers else x @ x.mT, build))
-    looks.examine(torch.tensor([0, 7]), torch.ones(2, 1).double())
-    assert (looks.unseen > 0).tolist() == [[False] * 4 + [True] * 4, [True] * 4 + [False] * 4]
-
-
 def play(policy, rewards, horizon, available=None):
     """Arms (T, S) and the longest that any was unexamined at each step."""
     played, longest = [], []

@@ -37,6 +37,7 @@ def test_agrees_with_the_plain_twin(told):
     rewards = torch.randn(30, 400, generator=g).double()
     rewards = rewards * torch.where(torch.rand(30, 400, generator=g) < 0.1, 50.0, 1.0)
     rewards = rewards + torch.where(torch.rand(30, 400, generator=g) < 0.02, 500.0, 0.0).cumsum(0)
+    rewards[:12, :40] = torch.where(rewards[:12, :40].abs() < 10, 0.0, rewards[:12, :40])  # without a range
     believed, judge = answers(rewards, told)
     for k in range(400):
         twin, column = PlainRange(told), rewards[:, k].tolist()
@@ -82,17 +83,6 @@ def test_of_independent_uniform_rewards_as_few_are_in_doubt_as_is_said():
     assert float((~believed[5]).double().mean()) < 1e-4
 
 
-@pytest.mark.parametrize("bad", [{0: 1e3}, {4: -1e3}, {1: 1e5, 3: -1e3}, {0: 1e3, 9: -1e9}, {7: 1e3}])
-def test_one_reward_on_each_side_is_in_doubt_and_no_other(bad):
-    rewards = torch.rand(30, 50, generator=torch.Generator().manual_seed(2)).double()
-    for step, error in bad.items():
-        rewards[step] += error
-    believed, _ = answers(rewards)
-    wrong = [step for step in range(30) if not bool(believed[step].all())]
-    assert set(bad) <= {step for step in wrong if not bool(believed[step].any())}
-    assert float((~believed).double().sum(0).mean()) < len(bad) + 0.05
-
-
 def test_the_unit_and_the_origin_of_rewards_change_nothing():
     g = torch.Generator().manual_seed(3)
     rewards = (
@@ -103,24 +93,6 @@ def test_the_unit_and_the_origin_of_rewards_change_nothing():
     assert not bool(plain.all())
     for other in (rewards * 2.0**900, rewards * 2.0**-900, -rewards, 7.0 + 1e3 * rewards):
         assert torch.equal(answers(other)[0], plain)
-
-
-@pytest.mark.parametrize("jump", [50.0, -50.0, 1e6])
-def test_of_a_level_that_lasts_only_the_first_reward_is_in_doubt(jump):
-    rewards = torch.rand(40, 60, generator=torch.Generator().manual_seed(4)).double()
-    rewards[20:] += jump
-    believed, judge = answers(rewards)
-    assert not bool(believed[20].any())
-    assert bool(believed[21:].all())
-    assert (judge.high - judge.low > 0.9 * abs(jump)).all()
-
-
-def test_rewards_without_a_range_leave_nothing_in_doubt():
-    believed, _ = answers(
-        torch.tensor([[0.0, 0.0], [0.0, 0.0], [0.0, 1.0], [0.0, 0.0], [-50.0, -50.0]]).double()
-    )
-    assert believed[:, 0].all()
-    assert believed[:, 1].tolist() == [True] * 4 + [False]
 
 
 # -- auto and one outlier ------------------------------------------------------------------------------
