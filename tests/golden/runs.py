@@ -1,7 +1,7 @@
-"""The runs that are kept: every recipe on three problems over arms, and over points where it takes a domain.
+"""The runs that are kept: every recipe on two problems over arms, and over points where it takes a domain.
 
 Arms: 200 steps, 3 replicates. Points: 40 steps and a small search, since every step is an optimisation. The recipes for
-an unknown prior need candidate priors, so their three problems are hills of three kinds.
+an unknown prior need candidate priors, so their two problems are hills of two kinds.
 """
 
 from __future__ import annotations
@@ -28,18 +28,12 @@ _LEARNING = {"every": 10, "first": 4}
 _WITH_KERNEL: dict[str, dict[str, Any]] = {
     "switching": {"num_arms": 30, "horizon": STEPS},
     "tv-gp": {"num_arms": 40, "horizon": STEPS},
-    "hills": {"num_arms": 21},
 }
 _WITH_PRIORS: dict[str, dict[str, Any]] = {
     "hills": {"num_arms": 21},
     "hills/noisy": {"num_arms": 41, "noise_scale": 0.3, "true_prior": 4},
-    "hills/wide": {"num_arms": 31, "hill_width": 0.04, "noise_scale": 0.1},
 }
-_OVER_POINTS: dict[str, dict[str, Any]] = {
-    "dynamic-levy": {"dim": 2},
-    "dynamic-ackley": {"dim": 3},
-    "dynamic-shekel": {},
-}
+_OVER_POINTS: dict[str, dict[str, Any]] = {"dynamic-levy": {"dim": 2}, "dynamic-ackley": {"dim": 3}}
 _POINT_RECIPES = (
     *("random", "gp_ucb", "igp_ucb", "gp_ts", "gp_ei", "gp_pi", "r_gp_ucb", "sw_gp_ucb"),
     *("tv_gp_ucb", "ui_gp_ucb", "et_gp_ucb", "pe_gp_ucb"),

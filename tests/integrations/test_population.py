@@ -300,28 +300,18 @@ def test_a_population_goes_on_from_its_state_through_json():
         )
 
 
-def test_choices_do_not_depend_on_the_unit_of_scores_or_time():
-    def played(unit, level, clock):
-        population = Population(Ranges({"x": Range(0.0, 10.0)}), 5.0 * clock, seed=1)
+def test_choices_do_not_depend_on_the_unit_of_scores_or_time_or_on_when_a_clock_began():
+    def played(unit=1.0, level=0.0, minute=60.0, start=0.0):
+        population = Population(Ranges({"x": Range(0.0, 10.0)}), minute, seed=1)
         for k, x in enumerate([1.0, 4.0, 9.0, 6.0]):
             for step in range(3):
                 score = unit * (-abs(x - 5.0) * step + 0.1 * k) + level
-                population.report(f"m{k}", {"x": x}, 5.0 * step * clock, score)
+                time = start + minute * (step + 7.0 / 60.0 * k)
+                population.report(f"m{k}", {"x": x}, time, score)
         return population.propose("m0", "m1")["x"]
 
-    assert played(2.0**20, 2.0**10, 60.0) == pytest.approx(played(1.0, 0.0, 1.0), abs=1e-6)
-
-
-def test_times_are_counted_to_the_second_on_a_clock_of_seconds_since_1970():
-    def played(start):
-        population = Population(Ranges({"x": Range(0.0, 10.0)}), 60.0, seed=1)
-        for k, x in enumerate([1.0, 4.0, 9.0, 6.0]):
-            for step in range(3):
-                time = start + 60.0 * step + 7.0 * k
-                population.report(f"m{k}", {"x": x}, time, -abs(x - 5.0) * step + 0.1 * k)
-        return population.propose("m0", "m1")["x"]
-
-    assert played(1.7e9) == pytest.approx(played(0.0), abs=1e-6)
+    for other in ({"unit": 2.0**20, "level": 2.0**10, "minute": 3600.0}, {"start": 1.7e9}):
+        assert played(**other) == pytest.approx(played(), abs=1e-6)
 
 
 @pytest.mark.parametrize(

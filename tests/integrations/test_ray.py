@@ -61,9 +61,6 @@ def played(bounds, start, training=None, *, population=4, horizon=16, seed=0, sl
     return scheduler, training.seen
 
 
-# -- in place of Ray's ---------------------------------------------------------------------------------
-
-
 def test_it_takes_the_arguments_of_rays_own():
     ours, theirs = (inspect.signature(cls).parameters for cls in (PB2, rays.PB2))
     assert list(ours) == list(theirs)
@@ -112,9 +109,6 @@ def test_a_custom_function_has_the_last_word_and_is_what_is_learned():
     assert halves == {0.5, round(float(Range(1e-4, 1.0, log=True).encode(0.5)), 6)}
     with pytest.raises(ValueError, match="custom_explore_fn"):
         played({"lr": [1e-4, 1.0]}, {"lr": 0.01}, custom_explore_fn=lambda config: None)
-
-
-# -- what was reported of Ray's own --------------------------------------------------------------------
 
 
 def test_42180_new_values_are_of_the_types_that_python_has_and_the_trial_had():
@@ -215,16 +209,6 @@ def test_the_same_configuration_and_score_again_and_again_is_no_trouble():
     assert len(seen) == 64
 
 
-def test_integers_log_scales_and_noise_are_what_the_model_learns_from():
-    """What Ray's own has not: gains of the same configuration that differ are noise, and predictions do not pass
-    through them."""
-    scheduler, _ = played({"lr": [1e-4, 1.0]}, {"lr": 0.01}, horizon=30)
-    assert len({rate for _, rate in scheduler.population.gains}) == len(scheduler.population.gains) > 30
-
-
-# -- trouble -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("argument", "bad"),
     [
@@ -301,9 +285,6 @@ def test_a_result_without_the_metric_is_refused_or_passed_over_as_in_ray():
 def test_seeds_follow_pythons_random():
     first, second, other = (played({"lr": [1e-4, 1.0]}, {}, seed=seed)[1] for seed in (3, 3, 4))
     assert first == second != other
-
-
-# -- state ---------------------------------------------------------------------------------------------
 
 
 def test_a_scheduler_that_was_pickled_or_saved_goes_on_alike(tmp_path):

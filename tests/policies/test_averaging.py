@@ -128,9 +128,6 @@ def test_agrees_with_the_plain_twin(strengths, offsets, doubtful, tiny):
     assert bool((trace["doubted"] > 0).any()) == bool(doubtful)
 
 
-# -- auto ----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("way", ["arms", "many arms", "contexts"])
 @pytest.mark.parametrize("unit", [2.0**-20, 2.0**20])
 def test_told_a_kernel_the_unit_of_rewards_does_not_matter(way, unit):
@@ -152,9 +149,6 @@ def test_told_a_kernel_the_unit_of_rewards_does_not_matter(way, unit):
         for size, policy in policies.items():
             why = policy.choose(float(step), under).why
             policy.learn(Observation(float(step), arm, size * (6 * x[arm, 0]).cos(), why))
-
-
-# -- arms never pulled ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("features", [True, False])
@@ -186,9 +180,6 @@ def test_pulls_that_are_pending_count_as_tried():
             expect(Pending(0.0, arm))
     assert asked == [0, 1, 2]
     assert int(policy.choose(0.0).arm) == 0  # expected no more
-
-
-# -- the first rewards ---------------------------------------------------------------------------------
 
 
 def test_a_replicate_that_starts_anew_while_rewards_are_held_keeps_the_first_as_origin():

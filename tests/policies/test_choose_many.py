@@ -28,9 +28,6 @@ def taught(policy, steps=6):
     return policy
 
 
-# -- every policy ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", recipes.RECIPES)
 def test_every_recipe_is_as_before_and_repeated_calls_are_as_one(name):
     policy = taught(all_recipes.build(name, 2, T)[0])
@@ -69,9 +66,6 @@ def test_the_opening_over_points_is_that_of_one_at_a_time():
         choice = one.choose(float(step))
         assert torch.equal(choice.arm, together[step].arm)
         one.learn(Observation(float(step), choice.arm, torch.tensor([float(step)]).double(), choice.why))
-
-
-# -- index policies -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kernel", [KERNEL, drifting(KERNEL)])
@@ -129,9 +123,6 @@ def test_an_error_within_leaves_the_policy_as_it_was():
         with pytest.raises(ValueError, match=message):
             policy.choose_many(*asked)
     assert described(policy.state_dict()) == kept
-
-
-# -- several priors -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("arm", [torch.tensor([9]), torch.tensor([0, 1]), torch.tensor([0.0]), 0])
@@ -242,9 +233,6 @@ def test_a_mixture_over_points_conditions_its_own_covariance():
     )
     assert torch.equal(found.mean, before.mean)
     assert bool((found.variance < before.variance).all())
-
-
-# -- without a model ------------------------------------------------------------------------------------
 
 
 def test_classical_bandits_count_a_pull_of_mean_reward():

@@ -260,9 +260,6 @@ def test_memories_are_tuned_as_in_the_paper():
     assert recipes.sliding_window_ucb(N, horizon=10_000, changes=2).window == tuned_window(10_000, 2)
 
 
-# -- all of them ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(("scale", "shift"), [(1024.0, 0.0), (0.25, 0.0), (1000.0, 5000.0)])

@@ -68,9 +68,6 @@ def grid(side):
     return torch.cartesian_prod(axis, axis)
 
 
-# -- what is chosen ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kernel", [moving_kernel(), moving_kernel().space_kernel])
 def test_the_point_played_is_as_good_as_the_best_of_a_fine_grid(kernel):
     """A discretised policy on 10 201 points never finds more, and the point lies beside its arm."""
@@ -159,9 +156,6 @@ def test_the_opening_is_a_sobol_sequence_and_then_the_acquisition_decides():
     assert (index > again + 1e-3).all()
 
 
-# -- where it may be played ----------------------------------------------------------------------------
-
-
 def test_bounds_constraints_and_contexts_of_a_step_are_kept():
     policy = policy_over_the_square(2)
     teach(policy, 10)
@@ -194,9 +188,6 @@ def test_constrained_point_is_as_good_as_the_best_of_a_feasible_grid():
 def test_a_narrow_polytope_is_sampled():
     sliver = Domain(SQUARE.bounds, [(torch.tensor([0, 1]), torch.ones(2).double(), 1.99)])
     assert sliver.contains(sliver.sample(5, 0), 1e-9).all()
-
-
-# -- the driver ----------------------------------------------------------------------------------------
 
 
 def test_the_driver_plays_points_and_the_history_keeps_them(tmp_path):

@@ -70,9 +70,6 @@ def random_rewards(steps, replicates=S):
     return torch.randn(steps, replicates).double()
 
 
-# -- window --------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("drifts", [False, True])
 @pytest.mark.parametrize("steps", [5, 60])
 @pytest.mark.parametrize("window", [1, 7, 60])
@@ -83,9 +80,6 @@ def test_window_equals_refit_on_the_last_w_points(window, steps, drifts):
     for k in range(S):
         assert_knows_only(policy, history[-window:], k, drifts)
     assert policy.width.asked == list(range(1, steps + 1))  # a window does not stop the clock
-
-
-# -- periodic restart ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("interval", [1, 2, 5])
@@ -99,9 +93,6 @@ def test_restarts_before_the_steps_t_with_t_minus_1_a_multiple_of_the_interval(i
     assert policy.model.num_observations.tolist() == [len(known)] * S
     for k in range(S):
         assert_knows_only(policy, known, k)
-
-
-# -- event-triggered restart ---------------------------------------------------------------------------
 
 
 def threshold(t, deviation, delta, noise_scale):
@@ -157,9 +148,6 @@ def test_false_alarms_on_a_stationary_draw_happen_with_probability_2_delta_at_mo
     standard_error = math.sqrt(2 * delta * (1 - 2 * delta) / replicates)
     assert alarmed <= 2 * delta + 3 * standard_error
     assert alarmed > 0  # the rule is awake
-
-
-# -- rules ---------------------------------------------------------------------------------------------
 
 
 def test_keeping_everything_is_the_default_and_forgets_nothing():

@@ -16,8 +16,6 @@ from bandits_torch.theory import ConstantWidth
 from tests.reference.arm_gp_twins import smooth
 from tests.reference.index_policies import ARMS, KERNEL, POLICIES, N, S, arm_gp, drifting, play
 
-# -- choosing ------------------------------------------------------------------------------------------
-
 
 @pytest.mark.parametrize("name", ["ucb", "drift", "online", "online, drift"])
 def test_plays_the_arm_of_the_largest_index(name):
@@ -104,9 +102,6 @@ def test_the_largest_available_index_is_chosen(scores, available, arms):
     assert chosen(scores, available) == arms
 
 
-# -- other models --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("batch", [(), (S,)])
 @pytest.mark.parametrize("acquisition", [UpperConfidenceBound, ThompsonSampling])
 @pytest.mark.parametrize("drift", [False, True])
@@ -166,9 +161,6 @@ def test_an_acquisition_that_wants_more_is_told_time_and_width():
 def test_bad_parts_are_refused_where_it_is_built(build, name):
     with pytest.raises(ValueError, match=name):
         build()
-
-
-# -- learning in some replicates -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["ucb", "drift"])

@@ -8,7 +8,7 @@ import torch
 from gpytorch.kernels import RBFKernel
 from gpytorch.means import LinearMean
 
-from bandits_torch import Domain, OnlineGP, UpperConfidenceBound, make, recipes, run
+from bandits_torch import Domain, OnlineGP, UpperConfidenceBound, recipes
 from bandits_torch.models import learnable
 from bandits_torch.models.candidate_priors import CandidatePrior
 from bandits_torch.policies import ContextualPolicy, LearnedHyperparameters, Observation
@@ -83,21 +83,6 @@ def test_a_reset_forgets_the_observations_and_keeps_what_was_learned():
     assert torch.equal(policy.model.noise_variance, noise)
 
 
-@pytest.mark.parametrize("name", ["tv_gp_ucb", pytest.param("gp_ucb", marks=pytest.mark.slow), "sw_gp_ucb"])
-def test_recipes_learn_on_arms_too(name):
-    """Told a length-scale thirty times too long, learning loses less."""
-    problem = make("gp", num_arms=50, replicates=2, lengthscale=0.05, seed=1)
-    problem.knowledge.kernel.lengthscale = 1.5
-    own = {"sw_gp_ucb": {"window": 40}, "tv_gp_ucb": {"forgetting_rate": 0.01}}
-    options = {"width": 1.0} | own.get(name, {})
-    fixed = recipes.build(name, problem, replicates=2, horizon=80, **options)
-    learn = {"first": 5, "every": 10}
-    learned = recipes.build(name, problem, replicates=2, horizon=80, learn_hyperparameters=learn, **options)
-    assert isinstance(learned, LearnedHyperparameters)
-    regrets = [run(policy, problem, 80).mean_cumulative_regret for policy in (fixed, learned)]
-    assert regrets[1] < regrets[0]
-
-
 def test_what_it_cannot_wrap_is_refused():
     over_lines = OnlineGP(learnable(RBFKernel(), 1), 0.1, input_dim=1, prior_mean=LinearMean(1).double())
     model, width = OnlineGP(rbf(0.3), 0.01, input_dim=2), ConstantWidth(1.0)
@@ -161,9 +146,6 @@ def test_a_window_shorter_than_the_first_fit_does_not_keep_from_fitting(drift, m
     if drift:
         expected = torch.cat([expected, torch.arange(1.0, 7.0).double().unsqueeze(-1)], -1)
     torch.testing.assert_close(X, expected)
-
-
-# -- what the policy offers beside choosing and learning ---------------------------------------------------
 
 
 def learning_arms(replicates=2):

@@ -167,9 +167,6 @@ def copy_without_data(model):
     return empty
 
 
-# -- recipes and bad input -----------------------------------------------------------------------------
-
-
 def test_the_recipe_takes_it_by_name_or_by_its_arguments():
     def rule(**options):
         return recipes.sw_gp_ucb(5, smooth(5, 0.3), 0.1, **options).forgetting

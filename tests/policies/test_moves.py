@@ -99,9 +99,6 @@ def test_the_best_within_reach_is_found_in_every_replicates_box():
     assert bool(box.contains(found.arm, 0.0).all())
 
 
-# -- prices ------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "over"),
@@ -209,9 +206,6 @@ def test_every_switch_is_counted_whatever_the_order_of_the_rewards(order):
     assert live.policy.trace()["moves"].tolist() == [4.0]
 
 
-# -- where settings are --------------------------------------------------------------------------------
-
-
 def test_the_next_setting_is_within_reach_of_the_start_or_of_what_was_measured_elsewhere_restart_or_not():
     there = torch.tensor([0.9, 0.1]).double()
     policy, _ = limited("auto", start_at=there)
@@ -272,9 +266,6 @@ def test_settings_by_name_move_in_their_own_units():
         live.tell(question.id, now["k"] + (now["mode"] == "b") - abs(now["heat"] - 180) / 20)
     assert before["k"] > 6
     assert changes < 9
-
-
-# -- what is refused ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["random", "pe_gp_ucb", "mle_gp_ucb", "safe_gp_ucb", "regret_balancing"])

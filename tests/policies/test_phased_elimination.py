@@ -58,17 +58,6 @@ def test_batches_fill_an_interval_and_grow(interval):
     assert len(sizes) < 3 + interval**0.5
 
 
-def test_order_is_random_and_does_not_hang_on_rewards():
-    orders = [
-        [int(policy._queue[s, j]) for j in range(policy.sizes[0])]
-        for policy in (perp(), perp())
-        for s in range(S)
-    ]
-    assert orders[:S] == orders[S:]
-    assert len({tuple(order) for order in orders}) == S
-    assert len({tuple(sorted(order)) for order in orders}) == 1
-
-
 def test_interval_follows_from_variation_and_information():
     make = lambda **options: recipes.r_perp(X.unsqueeze(-1), K, NOISE, horizon=400, **options)  # noqa: E731
     fast, slow = (make(variation_budget=v).interval for v in (40.0, 2.0))

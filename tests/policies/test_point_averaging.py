@@ -108,25 +108,6 @@ def test_plays_the_largest_upper_bound_of_the_mixture():
     assert math.isclose(deviation, variance[0, 0].sqrt())
 
 
-def test_where_little_is_known_the_corners_are_not_tried_first():
-    """A plain function of five inputs, no better in the middle than elsewhere, seen at twelve points."""
-
-    def corners(ends):
-        policy, played = auto_over_points(Domain(torch.stack([torch.zeros(5), torch.ones(5)])), ends=ends), []
-        g = torch.Generator().manual_seed(0)
-        for step in range(24):
-            x = policy.choose(float(step)).arm
-            reward = x.double().sum(-1) + 0.3 * torch.randn(1, generator=g, dtype=torch.float64)
-            policy.learn(Observation(float(step), x, reward))
-            played.append(((x < 1e-6) | (x > 1 - 1e-6)).double().mean())
-        return torch.stack(played[12:16]).mean(), torch.stack(played[20:]).mean(), played
-
-    early, late, _ = corners(1.0)
-    early_without, _, _ = corners(0.0)
-    assert early < 0.5 * early_without
-    assert late > 0.5  # it is where the best is, after all
-
-
 def test_a_search_leaves_out_the_lightest_members_that_have_a_hundredth_together():
     weights = torch.tensor(
         [[0.004, 0.5, 0.003, 0.4, 0.09, 0.003], [0.995, *[0.001] * 5]], dtype=torch.float64
@@ -156,9 +137,6 @@ def test_a_search_leaves_out_the_lightest_members_that_have_a_hundredth_together
         lost = (2 * z - 1).square().mean(-1) / (1 + (12 / 20) ** 2)
         expected = (m + policy.width * v.sqrt()) / (w @ s).sqrt() - lost
         torch.testing.assert_close(found[:, k], expected, rtol=1e-9, atol=1e-9)
-
-
-# -- auto over points ----------------------------------------------------------------------------------
 
 
 def played(reward, steps, domain=BOX, **options):

@@ -39,8 +39,6 @@ def test_a_mask_emptied_in_place_is_noticed():
         policy.choose(2.0, mask)
 
 
-# -- over a domain ------------------------------------------------------------------------------------------
-
 BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 2.0]], dtype=torch.float64)
 BOTH, ONES = torch.tensor([0, 1]), torch.ones(2, dtype=torch.float64)
 CORNER = Domain(BOUNDS, [(BOTH, -ONES, -1.0)])  # x + y <= 1: half of the unit square, a quarter of the box

@@ -17,9 +17,6 @@ ARMS, STEPS, LATE = 12, 50, slice(36, 50)
 SIZES = (30.0, -30.0, 100.0, -100.0, 1e4, -1e4)  # of an outlier, in ranges of the rewards
 
 
-# -- which rewards are in doubt ------------------------------------------------------------------------
-
-
 def answers(rewards, told=0.0):
     """What is believed of rewards (T, S), and the range that believed it."""
     judge, believed = RewardRange(rewards, torch.zeros(rewards.shape[1]).long(), told), []
@@ -93,9 +90,6 @@ def test_the_unit_and_the_origin_of_rewards_change_nothing():
     assert not bool(plain.all())
     for other in (rewards * 2.0**900, rewards * 2.0**-900, -rewards, 7.0 + 1e3 * rewards):
         assert torch.equal(answers(other)[0], plain)
-
-
-# -- auto and one outlier ------------------------------------------------------------------------------
 
 
 def world(kind, seeds):

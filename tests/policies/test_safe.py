@@ -59,9 +59,6 @@ def play(policy, steps):
         policy.learn(Observation(float(step), choice.arm, reward, choice.why, outcomes))
 
 
-# -- the safe set ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("explore", ["ucb", "safeopt"])
 @pytest.mark.parametrize("least_reward", [None, -1.2])
@@ -153,9 +150,6 @@ def test_the_search_stays_near_the_safe_points_and_in_the_domain_of_the_step():
         ours.choose(6.0, Domain(SQUARE.bounds[:, :1]))
 
 
-# -- the guarantee --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("guarantee", ["step", "run"])
 def test_limits_are_broken_with_at_most_probability_delta_where_the_constraint_drifts(guarantee):
     """Over draws of the model, by steps in the safe set and by runs that never left it; without limits far oftener."""
@@ -214,9 +208,6 @@ def test_each_open_question_is_a_step_of_the_guarantee(over):
     assert widths == pytest.approx(expected)
     run_long.choose(0.0)
     assert float(run_long.trace()["safety_width"]) == widths[0]
-
-
-# -- what is played where nothing is safe ---------------------------------------------------------------
 
 
 def impossible(over="arms", **options):
@@ -332,9 +323,6 @@ def test_expanders_are_those_of_copies_that_observed_the_favourable_outcome():
     assert 5 < sum(found) < len(found) - 5
 
 
-# -- state and replicates -------------------------------------------------------------------------------
-
-
 def test_bounds_are_compared_in_the_prior_deviations_of_their_own_replicate():
     def build(scales):
         K = torch.stack([scale * kernel(0.1)(ARMS).to_dense() for scale in scales])
@@ -360,9 +348,6 @@ def test_after_a_reset_no_point_of_before_is_tried():
     play(again, 5)
     again.reset()
     assert again.state_dict()["played"].shape == policy("points").state_dict()["played"].shape
-
-
-# -- asked and told -------------------------------------------------------------------------------------
 
 
 def test_outcomes_are_told_by_name_or_in_order():

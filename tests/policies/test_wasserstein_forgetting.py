@@ -117,28 +117,7 @@ def test_the_rule_holds_what_the_paper_s_algorithm_holds():
     assert plain[-1] != list(range(22 - len(plain[-1]), 22))  # and not just the oldest
 
 
-def test_one_that_is_removed_leaves_the_posterior_of_the_others():
-    z, y = history(12)
-    own = model(RBFKernel())
-    own.observe(z.unsqueeze(0), y.reshape(1, -1, 1))
-    gone = [5, 0, 11, 7]
-    for number in gone:
-        rows = own.data.rows()
-        row = ((rows.inputs[..., -1] == number) & rows.held).to(torch.uint8).argmax(-1)
-        own.remove(row)
-    left = [i for i in range(12) if i not in gone]
-    kernel = functools.partial(dense.covariance, lengthscale=LENGTH, rate=RATE)
-    at = torch.cat([torch.rand(30, 1).double(), torch.full((30, 1), 12.0).double()], -1)
-    mean, variance = dense.posterior(z[left], y[left], NOISE, kernel, at)
-    found = own.posterior(at.reshape(-1, 1, 1, 2))
-    torch.testing.assert_close(found.mean.reshape(-1), mean)
-    torch.testing.assert_close(found.variance.reshape(-1), variance)
-    for row in (torch.tensor([40]), torch.tensor([-1]), torch.tensor([1, 2]), torch.tensor([1.0])):
-        with pytest.raises(ValueError, match="row"):
-            own.remove(row)
-
-
-def test_a_capacity_holds_and_a_kernel_without_time_is_refused():
+def test_a_capacity_holds_and_what_does_not_fit_is_refused():
     z, y = history(20)
     own = model(RBFKernel())
     rule = WassersteinForgetting(1e-9, capacity=6).begin(own)
@@ -146,6 +125,8 @@ def test_a_capacity_holds_and_a_kernel_without_time_is_refused():
         observed(own, rule, z, y, i)
     assert int(own.num_observations) == 6
     assert rule.trace()["dropped"].tolist() == [14]
-    linear = OnlineGP(RBFKernel().double(), 0.1, input_dim=2)
+    for row in (torch.tensor([40]), torch.tensor([-1]), torch.tensor([1, 2]), torch.tensor([1.0])):
+        with pytest.raises(ValueError, match="row"):
+            own.remove(row)
     with pytest.raises(ValueError, match="kernel"):
-        WassersteinForgetting().begin(linear)
+        WassersteinForgetting().begin(OnlineGP(RBFKernel().double(), 0.1, input_dim=2))

@@ -66,13 +66,6 @@ def test_a_recipe_over_arms_alone_refuses_a_domain(name):
         recipes.RECIPES[name](Setup(box, RBFKernel(), 0.1), **options)
 
 
-def test_over_a_domain_a_noise_variance_that_is_none_is_refused_by_name():
-    box = Domain(torch.tensor([[0.0], [1.0]]).double())
-    for noise in (None, "x"):
-        with pytest.raises(ValueError, match="noise_variance must be a number"):
-            recipes.gp_ucb(Setup(box, RBFKernel(), noise))
-
-
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
@@ -88,6 +81,21 @@ def test_what_cannot_be_is_refused_by_the_name_and_value_that_it_was_told_with(n
     given = () if name == "auto" else (torch.eye(3).double(), 0.1)
     with pytest.raises(ValueError, match=message):
         recipes.RECIPES[name](3, *given, **options)
+
+
+def test_what_cannot_be_over_a_domain_is_refused_by_name():
+    box, model = Domain(torch.tensor([[0.0], [1.0]]).double()), OnlineGP(rbf(0.2), 0.1, input_dim=1)
+    of_model = "domain must be the Domain of an OnlineGP, got"
+    for message, call in (
+        ("noise_variance must be a number", lambda: recipes.gp_ucb(Setup(box, RBFKernel(), None))),
+        ("noise_variance must be a number", lambda: recipes.gp_ucb(Setup(box, RBFKernel(), "x"))),
+        ("control_share must be", lambda: recipes.auto(box, control_share=0.3)),
+        ("history_times must be", lambda: recipes.auto(box, history_times=torch.arange(3.0))),
+        (of_model, lambda: recipes.memory_length(model, 10, domain=None)),
+        (of_model, lambda: recipes.memory_length(model, 10, domain=3)),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
 
 
 def test_a_missing_argument_is_named():
@@ -144,20 +152,6 @@ def test_a_setup_is_frozen_complete_and_checked():
         recipes.gp_ucb(setup, RBFKernel())
 
 
-@pytest.mark.parametrize("options", [{"control_share": 0.3}, {"history_times": torch.arange(3.0)}])
-def test_auto_over_a_domain_refuses_what_is_for_arms(options):
-    box = Domain(torch.tensor([[0.0], [1.0]]))
-    with pytest.raises(ValueError, match=f"{next(iter(options))} must be"):
-        recipes.auto(box, **options)
-
-
-@pytest.mark.parametrize("domain", [None, 3])
-def test_a_memory_length_over_points_needs_their_domain(domain):
-    model = OnlineGP(rbf(0.2), 0.1, input_dim=1)
-    with pytest.raises(ValueError, match="domain must be the Domain of an OnlineGP, got"):
-        recipes.memory_length(model, 10, domain=domain)
-
-
 def test_a_new_recipe_is_registered_once():
     @recipes.recipe(takes=recipes.registered("gp_ucb").takes)
     def wide_gp_ucb(setup, *, width=9.0):
@@ -175,8 +169,6 @@ def test_a_new_recipe_is_registered_once():
     finally:
         del REGISTERED["wide_gp_ucb"], recipes.RECIPES["wide_gp_ucb"]
 
-
-# -- nothing known is dropped --------------------------------------------------------------------------
 
 MEAN = 4.0
 CHANCES = {"log_odds_ucb"}  # its prior means lie within a range (tests/policies/test_classical.py)

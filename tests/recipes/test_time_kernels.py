@@ -4,7 +4,7 @@ import pytest
 import torch
 from gpytorch.kernels import MaternKernel, PeriodicKernel, RBFKernel
 
-from bandits_torch import AskTell, make, recipes, run
+from bandits_torch import AskTell, recipes
 from bandits_torch.kernels import (
     ArmCovarianceKernel,
     ExponentialForgettingKernel,
@@ -116,22 +116,6 @@ def test_open_questions_condition_the_variance_on_what_they_will_tell():
         twin.observe(int(question.arm), 0.0, 7.0)  # the variance is that of any reward
     told = live.predict(7.0)[0]
     torch.testing.assert_close(told[0], mean, rtol=0, atol=1e-8)  # the belief itself is as it was
-
-
-def test_hyperparameters_over_features_are_learned():
-    problem = make("tv-gp", num_arms=8, horizon=30)
-    policy = recipes.tv_gp_ucb(
-        problem.arms,
-        RBFKernel(),
-        0.1,
-        time_kernel=MaternTimeKernel(5.0),
-        width=1.0,
-        learn_hyperparameters=True,
-    )
-    before = policy.model.prior.kernel.time_kernel.lengthscale.clone()
-    history = run(policy, problem, 30)
-    assert history.horizon == 30
-    assert not torch.equal(policy.model.prior.kernel.time_kernel.lengthscale, before)
 
 
 @pytest.mark.parametrize("time_kernel", [RBFKernel(), "daily", None])
