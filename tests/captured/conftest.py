@@ -65,7 +65,6 @@ class Replayed(PlainCalls):
 
 @pytest.fixture
 def replayed(monkeypatch):
-    """The launcher of blocks."""
     launched = Replayed()
     monkeypatch.setattr("bandits_torch.captured.blocks.launcher", lambda device: launched)
     return launched

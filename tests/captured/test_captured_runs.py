@@ -100,13 +100,11 @@ def plain_run(name):
 
 @functools.cache
 def plain_auto(name, horizon=HORIZON):
-    """The same of ``auto``."""
     policy, problem = averaging(name)
     return run(policy, problem, horizon, seed=7), policy
 
 
 def in_doubt(monkeypatch, far):
-    """``auto`` and a problem whose rewards are ``far`` off at some steps."""
     means = torch.randn(3, 12, generator=torch.Generator().manual_seed(0)).double()
     problem = StationaryProblem(torch.arange(12).double().unsqueeze(-1), means, 0.1)
     noise = problem.noise
@@ -125,7 +123,6 @@ def equal_at_first(rounding=0.0):
 
 
 def knows_its_scale(rate=None, **options):
-    """An average over members of given scale, and a problem."""
     problem = make("gp", replicates=2, num_arms=12, seed=3)
     covariance = problem.knowledge.kernel(problem.arms).to_dense().detach()
     kernel, noise = torch.zeros(3, dtype=torch.long), torch.tensor([0.01, 0.1, 1.0]).double()
@@ -150,7 +147,6 @@ def same(ours, theirs, tolerance=TOLERANCE):
 
 
 def books(policy):
-    """What the policy's model holds and says of it."""
     model = policy.model
     arm, reward, time, valid = model.held()
     moments = (*model.marginals(), model.information_gain, model.log_likelihood)
@@ -174,7 +170,6 @@ def test_a_captured_run_is_the_plain_run(name, replayed):
 
 
 def under_masks(name, capture):
-    """A run in which every other arm is available, in turn."""
     policy, problem = built(name)
     problem.available = lambda step: torch.arange(problem.num_arms) % 2 == step % 2
     return run(policy, problem, HORIZON, seed=7, capture=capture)
@@ -210,7 +205,6 @@ def test_an_incumbent_under_drift_is_that_of_plain_steps(incumbent, numba, monke
 
 @pytest.mark.parametrize("name", ["igp_ucb", "gp_ts", "sw_gp_ucb", "et_gp_ucb, restarts"])
 def test_so_it_is_where_rows_wait_to_be_folded(name, replayed, monkeypatch):
-    """As they do of many arms."""
     monkeypatch.setattr(covariance_form, "WAITS_FROM", 0)
     same_run_and_books(name)
 
@@ -300,7 +294,6 @@ def test_a_captured_run_of_auto_is_the_plain_run(name, look, request):
 
 
 def plain_and_captured(build, capture=True, horizon=60):
-    """Policies after plain and captured steps that agree to the last bit."""
     (plain, problem), (captured, other) = build(), build()
     expected = run(plain, problem, horizon, seed=7)
     same(run(captured, other, horizon, seed=7, capture=capture), expected, 0.0)
@@ -361,7 +354,6 @@ def test_auto_goes_on_plainly_where_captured_steps_stopped_and_the_other_way_rou
 
 
 def test_what_is_recorded_of_auto_gives_it_where_scales_are_unknown_again(replayed, monkeypatch):
-    """Rewards go a million units off."""
     off = {42: [0.0, 0.0, 3e9], 66: [0.0, 5e9, 0.0], 90: [4e9, 0.0, 0.0]}
     far = off | {step + 1: reward for step, reward in off.items()}
     plain, _ = plain_and_captured(lambda: in_doubt(monkeypatch, far), horizon=125)

@@ -60,7 +60,6 @@ def test_so_it_is_in_short_blocks(name):
 
 @pytest.mark.parametrize("name", ["igp_ucb", "gp_ei", "gp_ts", "sw_gp_ucb", "r_gp_ucb"])
 def test_so_it_is_where_rows_wait_to_be_folded(name, monkeypatch):
-    """As they do of many arms."""
     monkeypatch.setattr(covariance_form, "WAITS_FROM", 0)
     test_a_compiled_run_is_the_plain_run(name)
 

@@ -47,7 +47,6 @@ def play(client, trials, loss):
 
 
 def moving(index, values):
-    """Least at a place that moves, with kind b."""
     top = 0.5 + 0.4 * math.sin(index / 12)
     return 8 * (values["x"] - top) ** 2 + 0.5 * (values.get("kind", "b") != "b")
 

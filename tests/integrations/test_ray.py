@@ -203,7 +203,6 @@ def test_20923_what_is_no_range_is_refused_by_name(given):
 
 
 def test_the_same_configuration_and_score_again_and_again_is_no_trouble():
-    """Where Ray's own adds an n x n matrix to n x d inputs."""
     scheduler, seen = played({"lr": [1e-4, 1.0]}, {"lr": 0.01}, Rates(lambda self, score: 1.0))
     assert scheduler._num_perturbations > 0
     assert len(seen) == 64
@@ -303,8 +302,6 @@ def counting():
     """A class that is pickled by value, since workers cannot import this file."""
 
     class Counting(tune.Trainable):
-        """Counts, and fails once where a file does not exist yet."""
-
         def setup(self, config):
             self.config, self.count = config, 0.0
 
@@ -337,8 +334,6 @@ def local_ray():
 
 
 def sloping():
-    """As ``counting``, without chance."""
-
     class Sloping(counting()):
         def step(self):
             self.count += 1 - abs(math.log10(self.config["lr"] / 0.01)) / 2
@@ -348,8 +343,6 @@ def sloping():
 
 
 class Sloped(Training):
-    """The same for the stand-in."""
-
     def begin(self, seed):
         return {SCORE: 0.0}
 

@@ -34,8 +34,6 @@ def session(made, function):
 
 
 class Moving:
-    """Least at a place that moves with every call."""
-
     def __init__(self):
         self.calls = 0
 
@@ -123,7 +121,6 @@ def test_what_is_maximised_is_the_bound_plus_the_log_probability_of_the_constrai
 
 
 def test_constraints_in_a_small_unit_hold_where_they_would_in_any_other():
-    """Losses of 1e-9 A."""
     shots = []
     for unit in (1.0, 2.0**-30):
         made = generator(problem(constraints={"c": ["LESS_THAN", 0.2 * unit]}))
@@ -140,7 +137,6 @@ def _often_broken(inputs):
 
 
 def test_no_variable_travels_further_than_its_limit_from_the_last_shot_yaml_and_failed_shots_too():
-    """Of two shots at once each from the one before; also with constraints."""
     far = np.array([0.1 * 2.0, 0.05 * 20.0])
     made = generator(problem(constraints={"c": ["LESS_THAN", 0.5]}), max_travel_distances=[0.1, 0.05])
 

@@ -49,7 +49,6 @@ def built(name, replicates=S, first=0):
 
 
 def assert_same(ours, theirs, replicate=None):
-    """Two histories are the same to the last bit; ``replicate`` of the second."""
     at = slice(None) if replicate is None else slice(replicate, replicate + 1)
     assert torch.equal(ours.arms, theirs.arms[at])
     assert torch.equal(ours.rewards, theirs.rewards[at])
@@ -140,8 +139,6 @@ def test_what_is_not_fixed_is_refused(policy):
 
 
 class Swapping(ArmPolicy):
-    """Keeps the last two rewards, under names that change places."""
-
     def init(self):
         zeros = self.zeros()
         return {"last": zeros, "before": zeros}

@@ -82,7 +82,6 @@ def test_weights_and_predictions_are_those_of_dense_refits_late_rewards_and_rest
 
 
 def record(T=240, arms=5, period=24.0, seed=0, cycle=1.0):
-    """Rewards with a day of each arm's own, and noise."""
     g = torch.Generator().manual_seed(seed)
     phase, t = torch.rand(arms, generator=g).double() * 6, torch.arange(T).double().unsqueeze(-1)
     day = torch.cos(2 * math.pi * t / period + phase) + 0.4 * torch.cos(4 * math.pi * t / period + 2 * phase)
@@ -112,7 +111,6 @@ def test_the_fit_is_that_of_least_squares_and_finds_period_and_harmonics():
 
 
 def arms_of(policy, rewards, start=1, available=None):
-    """What is played on these rows, the first at time ``start``."""
     chosen = []
     for step, row in enumerate(rewards):
         arm = policy.choose(float(start + step), available).arm

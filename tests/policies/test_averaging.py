@@ -29,7 +29,6 @@ def some(*names):
 
 
 def members(strengths, offsets):
-    """The same members for the policy and for its twin."""
     means = torch.linspace(-0.5, 0.5, N).double()
     weights = [1.0 + p for p in range(len(GRID))]
     kernel, noise, rate = zip(*GRID, strict=True)

@@ -71,7 +71,6 @@ def test_means_are_frozen_inside_a_batch(problem):
 
 
 def test_growth_one_is_bkb_step_by_step(problem):
-    """A batch of one: batch BKB and BKB choose the same arms."""
     batch, other = make(problem, growth=1.0), make(problem, growth=1.0)
     plain = IndexPolicy(other.model, UpperConfidenceBound, width=other.width)
     one, other = loop.run(plain, problem, 80, seed=2), loop.run(batch, problem, 80, seed=2)

@@ -44,7 +44,6 @@ class Coins:
 
 
 def growing(arms, kernel):
-    """BKB whose qbar_t is .3 + .5 ln(max(1, t / 20))."""
     sampling = LeverageSampling(0.3, dictionary="redrawn", rise=0.5, horizon=20)
     return IndexPolicy(
         SketchedGP(arms, kernel, LAMBDA, batch_shape=(1,), sampling=sampling),
@@ -85,7 +84,6 @@ def test_bkb_is_figure_1(qbar: float | None) -> None:
 def test_every_choice_is_that_of_plain_numpy(
     qbar: float, noise_variance: float, chunk_size: int | None
 ) -> None:
-    """On the same coins and rewards: no arm differs, and no dictionary."""
     generator = torch.Generator().manual_seed(2)
     arms = torch.rand(300, 2, generator=generator).double()
     f = (4 * arms[:, 0]).sin() * (5 * arms[:, 1]).cos()

@@ -39,7 +39,6 @@ def test_one_size_of_shift_is_enough_and_none_is_refused() -> None:
 
 
 def test_block_0_is_as_long_as_its_designs_dimension_asks_to_ten_percent() -> None:
-    """Also where that is hundreds of steps."""
     of = SwitchingFunctions(num_arms=40, dim=2, lengthscale=0.1, horizon=600, replicates=1)
     model = ArmGP(of.arms, of.knowledge.kernel, 0.01, batch_shape=(1,))
     made = CalibratedOPKB(model, first=10.0)

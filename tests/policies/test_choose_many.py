@@ -133,7 +133,6 @@ def test_pending_choices_of_what_there_is_not_are_refused_by_name(recipe, arm):
 
 
 def test_prior_elimination_judges_by_what_was_learned_alone():
-    """A reward of a choice with others pending is judged as one without."""
     policy = taught(all_recipes.build("pe_gp_ucb", 1, T)[0])
     alike = copy.deepcopy(policy)
     choice = policy.choose_many(7.0, 4)[-1]

@@ -5,12 +5,13 @@ from itertools import product
 
 import pytest
 import torch
-from gpytorch.kernels import MaternKernel, RBFKernel
+from gpytorch.kernels import MaternKernel
 
 from bandits_torch import ArmContext, AskTell, make, recipes, run
 from bandits_torch.models import PointMembers, WideningMembers
 from bandits_torch.policies import ContextAveraging, Observation, PairAveraging
 from tests.reference.dense_priors import DensePrior
+from tests.reference.kernels import rbf as kernel
 from tests.reference.plain_averaging import Member, PlainAveraging
 
 S, N, M, C = 2, 4, 3, 2
@@ -20,19 +21,12 @@ CONTEXTS = torch.rand(M, C, generator=draw).double()
 WAYS = {"listed": {"contexts": CONTEXTS}, "any": {"context_dim": C}}
 
 
-def kernel(lengthscale):
-    made = RBFKernel().double()
-    made.lengthscale = torch.tensor(lengthscale).double()
-    return made
-
-
 def reward_of(arm, context, arms=ARMS):
     """(S,): the best arm lies where the context's first number says; the second says nothing."""
     return 3 * torch.cos(4 * (arms[arm, 0] - context.expand(S, -1)[:, 0])) - 20
 
 
 def step_of(k):
-    """Contexts that all share, one for each replicate, and a mask."""
     number = torch.tensor([k % M, (k + 1) % M]) if k % 2 else torch.tensor(k % M)
     mask = (torch.arange(N) != k % N) if k % 3 == 0 else None
     return ArmContext(CONTEXTS[number], available=mask)
@@ -53,7 +47,6 @@ def spread(x):
 
 
 def matern(x, scale):
-    """Matern 5/2 by its definition."""
     K = torch.zeros(len(x), len(x)).double()
     for i, j in product(range(len(x)), repeat=2):
         r = math.sqrt(5) * float((x[i] - x[j]).norm()) / (scale * math.sqrt(x.shape[-1]))
@@ -62,7 +55,6 @@ def matern(x, scale):
 
 
 def over_pairs(A, Z, whole=1.0, shift=0.0, own=0.0):
-    """1 + whole A Z + own A + shift Z."""
     K = torch.zeros(N * M, N * M).double()
     for (i, z), (j, w) in product(product(range(N), range(M)), repeat=2):
         K[i * M + z, j * M + w] = 1 + whole * A[i, j] * Z[z, w] + own * A[i, j] + shift * Z[z, w]

@@ -25,14 +25,11 @@ def moving_kernel(rate=0.05):
 
 
 def hill(X, time):
-    """A hill whose top goes round a circle; X is ... x 2."""
     top = 0.5 + 0.3 * torch.tensor([math.cos(0.1 * time), math.sin(0.1 * time)]).double()
     return (-8 * (X - top).square().sum(-1)).exp()
 
 
 class MovingHill(ContinuousProblem):
-    """The hill as a problem; ``narrow`` cuts the domain at some steps."""
-
     def __init__(self, replicates=1, domains=None):
         super().__init__(SQUARE, replicates, 0.05, 50)
         self.domains = domains or {}
@@ -56,7 +53,6 @@ def policy_over_the_square(replicates=None, kernel=None, **options):
 
 
 def teach(policy, steps, generator=None):
-    """Random points and the hill's values; returns the points played."""
     generator = generator or torch.Generator().manual_seed(1)
     for step in range(1, steps + 1):
         X = torch.rand(policy.replicates, 2, generator=generator, dtype=torch.float64)

@@ -130,7 +130,6 @@ def test_huge_rewards_before_ordinary_ones_leave_no_nan(way, first):
 @pytest.mark.parametrize("name", ["tv_gp_ucb", "cgp_ucb"])
 @pytest.mark.parametrize(("dtype", "most"), [(torch.float64, 1e140), (torch.float32, 1e12)])
 def test_features_too_large_for_squares_of_distances_are_refused(name, dtype, most):
-    """Two such arms had no posterior mean, only NaN."""
     arms = torch.tensor([[1.0], [0.5 * most], [-0.9 * most]], dtype=dtype)
     policy = getattr(recipes, name)(arms, rbf(0.2), 0.01)
     assert policy.choose(0.0, ArmContext(features=arms) if name == "cgp_ucb" else None).arm.shape == (1,)

@@ -23,8 +23,6 @@ N, S, NOISE = 8, 3, 0.05
 
 
 class Clock(Width):
-    """A width of 2 that remembers the steps it was asked at."""
-
     def __init__(self):
         self.asked = []
 
@@ -52,7 +50,6 @@ def told(policy, rewards, first=1):
 
 
 def refit(policy, history, replicate=0, drifts=False):
-    """Marginals of a new model of one replicate that learned this history."""
     model = policy_of(KeepEverything(), 1, drifts).model
     for time, arm, reward in history:
         model.observe_arms(arm[replicate : replicate + 1], reward[replicate : replicate + 1], time)

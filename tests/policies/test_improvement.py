@@ -30,7 +30,6 @@ COVARIANCE = torch.exp(-0.5 * (DISTANCE / 0.4) ** 2)
 
 
 def posterior(arms, rewards):
-    """Mean and standard deviation of all arms by a dense solve."""
     prior = DensePrior(COVARIANCE, torch.tensor(PRIOR_MEAN, dtype=torch.float64), 0.0, NOISE)
     mean, variance, _ = prior.fit(arms, rewards, [0.0] * len(arms), 0.0)
     return mean, variance.sqrt()
@@ -80,7 +79,6 @@ def test_a_reward_with_a_noise_variance_of_its_own_is_an_incumbent_too() -> None
 
 @pytest.mark.parametrize("kind", ["gp_ei", "gp_pi"])
 def test_a_reward_learned_in_some_replicates_is_the_incumbent_of_these_alone(kind) -> None:
-    """As MASTER learns."""
     policy, where = built(kind), torch.tensor([True, False])
     policy.learn_where(Observation(0.0, torch.tensor([4, 4]), torch.tensor([3.0, 3.0]).double()), where)
     index = policy.choose(1.0).why["index"]
@@ -108,7 +106,6 @@ def test_rewards_of_arms_that_are_not_available_are_no_incumbents(kind) -> None:
 
 @pytest.mark.parametrize("kind", ["gp_ei", "gp_pi"])
 def test_improvement_over_the_largest_mean_is_over_that_of_what_can_be_played(kind) -> None:
-    """Each replicate has an incumbent of its own."""
     policy = built(kind, "mean")
     for step in range(7):
         arm = policy.choose(float(step)).arm

@@ -31,8 +31,6 @@ def test_plays_the_arm_of_the_largest_index(name):
 
 
 class FallingWidth(ConstantWidth):
-    """2 - step: negative from the third step on."""
-
     def at(self, step, model):
         return torch.tensor(2.0 - step, dtype=torch.float64)
 
@@ -58,8 +56,6 @@ def test_a_policy_whose_model_is_replaced_plays_by_the_new_one():
 
 
 class Scores(AcquisitionFunction):
-    """Scores laid down beforehand, N x S."""
-
     def __init__(self, model, scores):
         super().__init__(model)
         self.scores = scores

@@ -124,6 +124,7 @@ def test_a_window_shorter_than_the_first_fit_does_not_keep_from_fitting(drift, m
     fitted = []
 
     def spy(model, members, most, data, seconds=None):
+        assert most == 200
         fitted.append({k: (X.clone(), y.clone()) for k, (X, y) in data.items()})
         return []
 
@@ -132,6 +133,7 @@ def test_a_window_shorter_than_the_first_fit_does_not_keep_from_fitting(drift, m
     options = {"forgetting_rate": 0.01} if drift else {"window": 3, "horizon": 30}
     recipe = recipes.tv_gp_ucb if drift else recipes.sw_gp_ucb
     options |= {"width": 1.0, "replicates": 2, "learn_hyperparameters": {"first": 6}}
+    options |= {"prior_mean": 0.5 * torch.arange(5).double()}
     policy = recipe(arms, RBFKernel().double(), 0.01, **options)
     for step in range(1, 7):
         if drift and step == 4:
@@ -141,8 +143,9 @@ def test_a_window_shorter_than_the_first_fit_does_not_keep_from_fitting(drift, m
     assert len(fitted) == 1
     assert sorted(fitted[0]) == ([1] if drift else [0, 1])
     X, y = fitted[0][1]
-    torch.testing.assert_close(y, 0.2 * torch.arange(1.0, 7.0).double())
-    expected = arms[(torch.arange(1, 7) + 1) % 5]
+    arm = (torch.arange(1, 7) + 1) % 5
+    torch.testing.assert_close(y, 0.2 * torch.arange(1.0, 7.0).double() - 0.5 * arm)
+    expected = arms[arm]
     if drift:
         expected = torch.cat([expected, torch.arange(1.0, 7.0).double().unsqueeze(-1)], -1)
     torch.testing.assert_close(X, expected)

@@ -72,7 +72,6 @@ def of_replicate(observation, k):
 
 
 def dense_choice(policy, told, k):
-    """The window of replicate k, from the likelihood of every reward by direct solves."""
     X = torch.cat([policy.choices.inputs_of(o.arm, o.time)[k] for o in told])
     y = torch.stack([o.reward[k] for o in told])
     if policy.dim:

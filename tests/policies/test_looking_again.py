@@ -59,7 +59,6 @@ def test_clocks_and_deadlines_are_those_of_the_words(build, seed):
 
 
 def play(policy, rewards, horizon, available=None):
-    """Arms (T, S) and the longest that any was unexamined at each step."""
     played, longest = [], []
     g = torch.Generator().manual_seed(5)
     for t in range(1, horizon + 1):
@@ -204,7 +203,6 @@ UNIT = Domain(torch.tensor([[0.0], [1.0]]).double())
 
 
 def play_points(policy, horizon, available=lambda t: None):
-    """Points (T, S, d) and the longest that any place was unexamined at each step."""
     played, longest = [], []
     g = torch.Generator().manual_seed(5)
     for t in range(1, horizon + 1):

@@ -28,7 +28,6 @@ def limited(name, replicates=2, far=FAR, **moves):
 
 
 def told(policy, problem, choice, step):
-    """The policy learns the rewards of its choice."""
     reward = problem.expected(1 + step, choice.arm).detach()
     outcomes = torch.zeros(len(reward), len(policy.outcome_names)).double() if policy.outcome_names else None
     policy.learn(Observation(float(step), choice.arm, reward, choice.why, outcomes))
@@ -151,7 +150,6 @@ def test_it_stays_unless_a_move_gains_its_price_within_a_stay(name, over):
 
 
 def test_a_price_is_in_the_unit_of_rewards():
-    """Rewards and price times 1024: the same arms; of ``auto``, and of a policy that is told no unit."""
     for build in (
         lambda: recipes.auto(12, replicates=2),
         lambda: StandardisedPolicy(recipes.tv_gp_ucb(12, torch.eye(12).double(), 0.01, replicates=2)),
@@ -172,8 +170,6 @@ def test_a_price_is_in_the_unit_of_rewards():
 
 
 class TestAutoWithAPrice(RecipeLaws):
-    """``auto`` with a price of switching keeps the laws of every recipe."""
-
     name = "auto"
     options = {"move_price": 0.3}  # noqa: RUF012
     together = (

@@ -32,7 +32,6 @@ def problem() -> SwitchingFunctions:
 
 
 def cholesky_features(of: SwitchingFunctions) -> torch.Tensor:
-    """phi with K = phi phi^T, section 2.1."""
     return torch.linalg.cholesky(of.knowledge.kernel(of.arms).to_dense().detach())
 
 
@@ -53,7 +52,6 @@ def numbers_of_algorithm_4(seed: int):
 
 
 def in_step(fast, slow, of, steps=T, tolerance=2e-5) -> set:
-    """Both play and learn; their strategies, distributions and restarts agree at every step."""
     noise, seen = torch.Generator().manual_seed(1), set()
     for t in range(1, steps + 1):
         assert int(fast.trace()["strategy"][0]) == slow.playing(), t

@@ -24,7 +24,6 @@ S = 2
 
 
 def averaging(domain=BOX, replicates=S, capacity=9, **options):
-    """A policy over six members, and as many processes for its twin."""
     lengthscale, rate, timescale = zip(*GRID, strict=True)
     double = {"dtype": torch.float64}
     members = PointMembers(
@@ -140,7 +139,6 @@ def test_a_search_leaves_out_the_lightest_members_that_have_a_hundredth_together
 
 
 def played(reward, steps, domain=BOX, **options):
-    """The points that ``auto_over_points`` plays for a ``reward`` of points and step, and the policy."""
     options = {"search": {"initial": 6, "raw_samples": 32}, "capacity": 15} | options
     policy, points = auto_over_points(domain, **options), []
     for step in range(steps):

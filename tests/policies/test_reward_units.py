@@ -34,7 +34,6 @@ def arms() -> torch.Tensor:
 
 
 def played(policy, table) -> tuple[list[int], list[float]]:
-    """Arms, and restarts or 0, step by step."""
     chosen, restarts = [], []
     for t, row in enumerate(table, 1):
         choice = policy.choose(t)

@@ -45,7 +45,6 @@ def policy(over="arms", explore="ucb", **options):
 
 
 def measured(step, arm):
-    """Reward (S,) and outcomes (S, 2) of arms (S,) or points (S, 2)."""
     x, y = arm.unbind(-1) if arm.dim() == 2 else (ARMS[arm, 0], 0.0)
     flow = y if arm.dim() == 2 else 5 * x
     outcomes = torch.stack([torch.sin(3 * x + 0.05 * step) - 0.6, torch.cos(flow - 0.1 * step)], -1)
@@ -211,13 +210,11 @@ def test_each_open_question_is_a_step_of_the_guarantee(over):
 
 
 def impossible(over="arms", **options):
-    """Nothing is ever within these limits by its bounds."""
     own = {"prior_mean": torch.arange(N).double() / N} if over == "arms" else {"kernel": kernel(0.6)}
     return policy(over, constraints=(OutcomeConstraint("heat", -0.01, 0.01, **own),), **options)
 
 
 def after_one(ours):
-    """The policy after its first reward, of what is vouched for."""
     choice = ours.choose(1.0)
     assert bool(choice.why["certain"])
     hot = torch.ones(1, 1).double()

@@ -30,7 +30,6 @@ def model(rate=0.2, noise=0.05, lengthscale=0.3, replicates=1, space=RBFKernel):
 
 
 def history(count, kind, seed=0, rate=1.0):
-    """Points and times (count, D + 1), rewards (count,)."""
     generator = torch.Generator().manual_seed(seed)
     x = torch.rand(count, D, generator=generator).double()
     if kind == "clustered":

@@ -33,7 +33,6 @@ REFUSED = {  # why not, by recipe
 
 
 def played(policy, problem, steps, offset=0.0, scale=1.0):
-    """The arms played, with rewards of the problem in this unit."""
     live, arms = AskTell(policy, standardise=True), []
     generator = torch.Generator().manual_seed(4)
     for step in range(1, steps + 1):
@@ -61,7 +60,6 @@ def test_a_recipe_is_played_alike_in_any_unit_or_refused_with_the_reason(name):
 
 
 def test_mean_rewards_are_in_the_unit_of_rewards():
-    """Of a policy that is played in units of rewards, and of one whose rewards were standardised."""
     live, totals = AskTell(recipes.ucb1(3), standardise=True), torch.zeros(2, 3).double()
     for step in range(30):
         question = live.ask(float(step))
@@ -113,8 +111,6 @@ def test_outcomes_are_learned_in_their_own_unit_while_rewards_are_standardised()
 
 
 class Stubborn(WrappingPolicy):
-    """A policy that refuses its nth reward."""
-
     def __init__(self, policy, nth):
         self._around(policy)
         self.left = nth

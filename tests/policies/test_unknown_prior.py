@@ -60,7 +60,6 @@ def dense(candidates: list[CandidatePrior], noise_variance: float = NOISE) -> li
 
 
 def masks(step: int) -> torch.Tensor | None:
-    """None, one mask for all, one for each replicate, in turn."""
     if step % 3 == 0:
         return None
     generator = torch.Generator().manual_seed(step)

@@ -93,7 +93,6 @@ def test_convolutions_are_the_sums_over_a_grid(nu, d, over_time):
 
 
 def observed(model, rule, z, y, i):
-    """The model observes row i, and the rule acts."""
     inputs = z[i].reshape(1, 1, 2)
     model.observe(inputs, y[i].reshape(1, 1, 1))
     rule.observed(lambda: inputs, y[i : i + 1], model)

@@ -44,8 +44,6 @@ QUICK = {"num_restarts": 1, "raw_samples": 8, "options": {"maxiter": 10}}
 
 
 def test_hyperparameters_are_learned_in_the_units_of_each_replicates_bounds():
-    """Each replicate plays as it does alone."""
-
     def played(bounds, at, **replicates):
         options = {"width": 2.0, "search": QUICK, "learn_hyperparameters": {"first": 4, "every": 5}}
         policy = recipes.igp_ucb(Domain(bounds), rbf(0.5), 0.01, **options, **replicates)

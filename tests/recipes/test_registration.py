@@ -254,7 +254,6 @@ def test_a_prior_mean_for_each_arm_is_taken_as_it_is(name):
 
 
 def played(name, problem):
-    """What was chosen, by the seed 8."""
     steps = 3 if problem.dim else 30
     known = {}
     if problem.dim and "search" in recipes.registered(name).options:
