@@ -1,14 +1,17 @@
 """Plain and captured steps in one run, checkpoints between them, and tensors that stay where a graph reads them."""
 
+import signal
+
 import pytest
 import torch
 
-from bandits_torch import ArmGP, IndexPolicy, ThompsonSampling, UpperConfidenceBound, make, run
+from bandits_torch import ArmGP, IndexPolicy, ThompsonSampling, UpperConfidenceBound, make, recipes, run
 from bandits_torch.captured import blocks
 from bandits_torch.captured.blocks import compiled_blocks
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel, WienerKernel
 from bandits_torch.models.arms import arm_gp, belief
 from bandits_torch.policies import EventTriggeredRestart, PeriodicRestart
+from bandits_torch.state import differing
 from bandits_torch.theory import ConstantWidth
 from tests.captured.test_captured_runs import HORIZON, averaging, built, plain_auto, plain_run, same
 
@@ -125,3 +128,26 @@ def test_captured_steps_change_form_after_the_step_that_plain_steps_would(name, 
 def test_draws_that_begin_in_the_factor_form_are_captured(monkeypatch):
     monkeypatch.setattr(arm_gp, "covariance_pays", lambda *_: False)
     same(run(*built("gp_ts"), HORIZON, seed=7, capture=True), run(*built("gp_ts"), HORIZON, seed=7))
+
+
+@pytest.mark.parametrize("name", ["ucb1", "tv_gp_ucb", "auto"])
+def test_an_interrupt_waits_for_the_end_of_its_block(monkeypatch, name):
+    """And leaves the policy after a whole step."""
+    problem = make("switching", num_arms=5, horizon=96)
+    interrupted, other = (recipes.build(name, problem, replicates=2, horizon=96) for _ in range(2))
+    draw, calls = blocks.pulled, []
+
+    def pulled(*given):
+        calls.append(given)
+        if len(calls) == 45:
+            signal.raise_signal(signal.SIGINT)
+        return draw(*given)
+
+    monkeypatch.setattr(blocks, "pulled", pulled)
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        run(interrupted, problem, 96, capture=True)
+    reached = int(str(stopped.value).split()[2])
+    assert reached >= 45
+    run(other, problem, reached, capture=True)
+    found = differing(interrupted.state_dict(), other.state_dict())
+    assert [one for one in found if ".observations." not in one] == []  # which have room for a longer run

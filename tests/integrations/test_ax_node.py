@@ -153,31 +153,20 @@ def test_another_recipe_with_a_kernel_over_the_unit_cube():
 
 
 def test_what_it_cannot_do_is_refused_by_name():
-    cases = [
-        ({"objective": "loss, -cost"}, "objective"),
-        ({"outcome_constraints": ["cost <= 3"]}, "outcome_constraints"),
-    ]
-    for options, named in cases:
-        with pytest.raises((ValueError, AxError), match=f"{named} must be"):
-            client_of(BanditNode(), **options).get_next_trials(1)
-    client = Client(random_seed=0)
-    other = RangeParameterConfig(name="y", parameter_type="float", bounds=(0.0, 1.0))
-    client.configure_experiment(parameters=[X, other], parameter_constraints=["x + y <= 1"])
-    client.configure_optimization(objective="loss")
-    client.set_generation_strategy(GenerationStrategy(name="ours", nodes=[BanditNode()]))
-    with pytest.raises((ValueError, AxError), match="parameter_constraints must be"):
-        client.get_next_trials(1)
-
-
-@pytest.mark.parametrize("bad", [{"policy": "auto"}, {"time": "date"}, {"seed": -1}])
-def test_arguments_are_refused_by_name(bad):
-    (name,) = bad
-    with pytest.raises(ValueError, match=f"^{name} must be"):
-        BanditNode(**bad)
-
-
-def test_why_a_policy_cannot_be_built_is_said_of_every_trial():
-    client = client_of(BanditNode(recipes.tv_gp_ucb))  # without a kernel
-    for _ in range(2):
-        with pytest.raises(ValueError, match="kernel"):
+    y = RangeParameterConfig(name="y", parameter_type="float", bounds=(0.0, 1.0))
+    tied = Client(random_seed=0)
+    tied.configure_experiment(parameters=[X, y], parameter_constraints=["x + y <= 1"])
+    tied.configure_optimization(objective="loss")
+    tied.set_generation_strategy(GenerationStrategy(name="ours", nodes=[BanditNode()]))
+    without_kernel = client_of(BanditNode(recipes.tv_gp_ucb))
+    for named, client in (
+        ("objective must be", client_of(BanditNode(), objective="loss, -cost")),
+        ("outcome_constraints must be", client_of(BanditNode(), outcome_constraints=["cost <= 3"])),
+        ("parameter_constraints must be", tied),
+        *[("kernel", without_kernel)] * 2,  # it is said of every trial
+    ):
+        with pytest.raises((ValueError, AxError), match=named):
             client.get_next_trials(1)
+    for bad in ({"policy": "auto"}, {"time": "date"}, {"seed": -1}):
+        with pytest.raises(ValueError, match=f"^{next(iter(bad))} must be"):
+            BanditNode(**bad)

@@ -12,23 +12,19 @@ from bandits_torch.integrations.optuna import BanditSampler
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 
 
-def ours():
-    return BanditSampler(seed=0)
-
-
-class TestBasic(shipped.BasicSamplerTestCase):
+class Ours:
     @pytest.fixture
     def sampler(self):
-        return ours
+        return lambda: BanditSampler(seed=0)
 
 
-class TestRelative(shipped.RelativeSamplerTestCase):
-    @pytest.fixture
-    def sampler(self):
-        return ours
+class TestBasic(Ours, shipped.BasicSamplerTestCase):
+    pass
 
 
-class TestOneObjective(shipped.SingleOnlySamplerTestCase):
-    @pytest.fixture
-    def sampler(self):
-        return ours
+class TestRelative(Ours, shipped.RelativeSamplerTestCase):
+    pass
+
+
+class TestOneObjective(Ours, shipped.SingleOnlySamplerTestCase):
+    pass

@@ -201,21 +201,17 @@ def test_what_others_are_training_is_not_proposed_again():
     assert abs(crowded.propose("new", "m1")["x"] - first) > 0.3
 
 
-def test_the_first_report_begins_the_first_gain():
+def test_the_first_report_begins_the_first_gain_and_time_that_does_not_pass_gives_none():
     population = one_number()
     population.meet("a", {"x": 1.0}, 1.0, 10.0)
     population.meet("a", {"x": 1.0}, 2.0, 99.0)
     population.report("a", {"x": 1.0}, 5.0, 18.0)
     ((stretch, rate),) = population.gains
     assert (stretch.time, stretch.score, rate) == (1.0, 10.0, 2.0)
-
-
-def test_a_member_without_a_first_report_gains_from_its_second_on():
-    population = one_number()
-    population.report("a", {"x": 1.0}, 5.0, 18.0)
-    assert not population.gains
-    population.report("a", {"x": 2.0}, 10.0, 8.0)
-    assert population.gains[0][1] == -2.0
+    population.report("b", {"x": 1.0}, 5.0, 18.0)  # never met
+    for _ in range(2):
+        population.report("b", {"x": 2.0}, 10.0, 8.0)
+    assert [rate for _, rate in population.gains] == [2.0, -2.0]
 
 
 def test_who_takes_over_weights_gains_from_where_the_other_was():
@@ -236,12 +232,6 @@ def test_a_run_that_breaks_is_the_worst_gain_and_begins_anew(broken):
     population.report("m2", {"x": 9.0}, 15.0, 3.0)
     assert len(population.gains) == 5
     assert 0 <= population.propose("m2", "m1")["x"] <= 10
-
-
-def test_time_that_does_not_pass_gives_no_gain():
-    population = told(one_number())
-    population.report("m1", {"x": 4.0}, 5.0, 7.0)
-    assert len(population.gains) == 4
 
 
 def test_equal_scores_throughout_are_no_trouble():
