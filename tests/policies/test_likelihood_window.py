@@ -179,9 +179,7 @@ def test_the_recipe_takes_it_by_name_or_by_its_arguments():
     policy = recipes.sw_gp_ucb(5, smooth(5, 0.3), 0.1, horizon=100, window={"candidates": [7, 30]})
     plain = recipes.sw_gp_ucb(5, smooth(5, 0.3), 0.1, horizon=200, window=30)
     assert policy.width(3, policy.model) == plain.width(3, plain.model)  # ln(W T/delta)
-    with pytest.raises(
-        ValueError, match="arguments of window must be among candidates, every, margin, memory"
-    ):
+    with pytest.raises(ValueError, match="window must be among candidates, every, margin, memory"):
         rule(horizon=100, window={"length": 3})
     with pytest.raises(ValueError, match="window must be an integer"):
         rule(horizon=100, window="longest")

@@ -58,8 +58,6 @@ def test_points_are_uniform_over_what_a_constraint_leaves():
 def test_constraints_that_leave_nothing_are_refused_and_no_stream_advances():
     policy = RandomPolicy(Domain(BOUNDS))
     before = policy.state_dict()
-    with pytest.raises(
-        ValueError, match="available must be a domain with a point that meets the constraints"
-    ):
+    with pytest.raises(ValueError, match="available must be a domain with a point that meets"):
         policy.choose(1.0, Domain(BOUNDS, [(BOTH, ONES, 4.0)]))
     assert not differing(policy.state_dict(), before)

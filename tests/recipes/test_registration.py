@@ -48,9 +48,8 @@ def test_a_misspelt_argument_is_refused_with_what_was_perhaps_meant(name):
         "by name": lambda: recipes.build(name, problem, replicates=2, horizon=20, first_replicat=3),
     }
     for how, call in calls.items():
-        with pytest.raises(
-            ValueError, match="quikc" if how == "with a setup" else r"did you mean \w*replicate"
-        ):
+        meant = "quikc" if how == "with a setup" else r"did you mean \w*replicate"
+        with pytest.raises(ValueError, match=meant):
             call()
         with pytest.raises(TypeError):
             call()
@@ -60,9 +59,7 @@ def test_a_misspelt_argument_is_refused_with_what_was_perhaps_meant(name):
 def test_a_recipe_over_arms_alone_refuses_a_domain(name):
     box = Domain(torch.tensor([[0.0], [1.0]]).double())
     options = {"horizon": 20} if "horizon" in recipes.registered(name).options else {}
-    with pytest.raises(
-        ValueError, match=f"arms must be features or their number: {name} does not play a Domain"
-    ):
+    with pytest.raises(ValueError, match=f"arms must be features .*: {name} does not play a Domain"):
         recipes.RECIPES[name](Setup(box, RBFKernel(), 0.1), **options)
 
 
@@ -136,13 +133,9 @@ def test_a_setup_is_frozen_complete_and_checked():
         replace(setup, replicates=0)
     with pytest.raises(TypeError, match="replicatess"):
         Setup(4, RBFKernel(), 0.1, replicatess=3)
-    with pytest.raises(
-        ValueError, match=r"arguments of search .* got num_restart \(did you mean num_restarts\?\)"
-    ):
+    with pytest.raises(ValueError, match=r"search .* got num_restart \(did you mean num_restarts\?\)"):
         replace(setup, search={"num_restart": 3})
-    with pytest.raises(
-        ValueError, match=r"arguments of learn_hyperparameters .* got evry \(did you mean every\?\)"
-    ):
+    with pytest.raises(ValueError, match=r"learn_hyperparameters .* got evry \(did you mean every\?\)"):
         replace(setup, learn_hyperparameters={"evry": 3, "anisotropy": 0.5})
     with pytest.raises(ValueError, match="learn_hyperparameters must be True, False or the arguments"):
         replace(setup, learn_hyperparameters="yes")
