@@ -34,6 +34,7 @@ def test_agrees_with_the_plain_twin(told):
     rewards = rewards * torch.where(torch.rand(30, 400, generator=g) < 0.1, 50.0, 1.0)
     rewards = rewards + torch.where(torch.rand(30, 400, generator=g) < 0.02, 500.0, 0.0).cumsum(0)
     rewards[:12, :40] = torch.where(rewards[:12, :40].abs() < 10, 0.0, rewards[:12, :40])  # without a range
+    rewards[28:, ::7] += 1e5  # confirmed by the last reward
     believed, judge = answers(rewards, told)
     for k in range(400):
         twin, column = PlainRange(told), rewards[:, k].tolist()
@@ -42,8 +43,10 @@ def test_agrees_with_the_plain_twin(told):
         ]
         assert judge.doubted[k] == twin.doubted
         assert judge.latest[k] == sum(twin.latest)
+        assert judge.borne_out[k] == twin.borne_out
         assert (judge.low[k], judge.high[k]) == (twin.low, twin.high)
     assert 0 < (judge.doubted == 0).sum() < 300  # it has seen both
+    assert 0 < judge.borne_out.sum() < 100
 
 
 @pytest.mark.parametrize("told", [0.0, 3.0])
