@@ -368,14 +368,6 @@ def test_what_is_recorded_of_auto_gives_it_where_time_is_rescaled_after_a_long_p
     assert replayed.again
 
 
-def test_a_replicate_alone_is_the_replicate_in_the_batch():
-    for name in ("igp_ucb", "sw_gp_ucb", "et_gp_ucb, restarts", "gp_ts"):
-        whole = run(*built(name), HORIZON, seed=7, capture=True)
-        policy, problem = built(name, replicates=1, first=2)
-        alone = run(policy, problem, HORIZON, seed=7, capture=True, first_replicate=2)
-        assert torch.equal(alone.arms[0], whole.arms[2]), name
-
-
 def test_blocks_of_any_length_give_the_same_run():
     expected, _ = plain_run("sw_gp_ucb")
     for length in (1, 2, 7, 150, 1000):

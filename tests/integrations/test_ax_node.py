@@ -75,10 +75,8 @@ def test_values_are_of_every_kind_of_parameter_and_come_back_as_they_were():
         numbers = node._space.decode(one.arm[0])
         assert numbers["x"] == pytest.approx(values["x"])
         assert numbers["rate"] == pytest.approx(values["rate"])
-        assert ["abc"[int(numbers["kind"])], (8, 64, 512)[int(numbers["size"])]] == [
-            values["kind"],
-            values["size"],
-        ]
+        assert "abc"[int(numbers["kind"])] == values["kind"]
+        assert (8, 64, 512)[int(numbers["size"])] == values["size"]
         assert float(one.reward) == -loss  # it is minimised
     assert [one.time for one in policy.learned] == list(range(6))
 
@@ -102,10 +100,8 @@ def test_a_completed_trial_is_not_pending_while_another_metric_lacks_data():
     client = client_of(BanditNode(policy), [ALL[4]])
     client.configure_tracking_metrics(["seconds"])
     play(client, 9, lambda index, values: float(index))
-    waiting = [
-        values["size"]
-        for values in [*client.get_next_trials(3).values(), *client.get_next_trials(1).values()]
-    ]
+    asked = [*client.get_next_trials(3).values(), *client.get_next_trials(1).values()]
+    waiting = [values["size"] for values in asked]
     assert len(policy.learned) == 9
     # Ax passes equal points once.
     assert [len(pending) for pending in policy.pending] == [0] * 9 + [len({*waiting[:k]}) for k in range(4)]

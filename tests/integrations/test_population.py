@@ -28,10 +28,8 @@ def data(n=9, d=2):
 
 
 def test_levelled_gains_are_normal_scores_among_those_of_their_time():
-    time, gain = (
-        torch.tensor([0, 0, 1, 1, 2, 3, 3.0]).double(),
-        torch.tensor([9, 8, 1, 1, -math.inf, 0.1, 0.2]),
-    )
+    time = torch.tensor([0, 0, 1, 1, 2, 3, 3.0]).double()
+    gain = torch.tensor([9, 8, 1, 1, -math.inf, 0.1, 0.2])
     expected = plain_gains.normal_scores(time.tolist(), gain.tolist())
     assert torch.allclose(levelled(time, gain.double()), torch.tensor(expected))
 

@@ -21,13 +21,8 @@ from bandits_torch.integrations.ray import PB2
 from benchmarks.ray.running import ITERATION, SCORE, Controller, Record, Saved, Training, run
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's and its dependencies' own
-COMMON = {
-    "time_attr": ITERATION,
-    "metric": SCORE,
-    "mode": "max",
-    "perturbation_interval": 2,
-    "log_config": False,
-}
+COMMON = {"time_attr": ITERATION, "metric": SCORE, "mode": "max"}
+COMMON |= {"perturbation_interval": 2, "log_config": False}
 
 
 class Rates(Training):
@@ -46,18 +41,11 @@ class Rates(Training):
 
 
 def played(bounds, start, training=None, *, population=4, horizon=16, seed=0, slots=None, **options):
+    sizes = {"population": population, "horizon": horizon, "seed": seed, "slots": slots}
     random.seed(seed)
     scheduler = PB2(hyperparam_bounds=bounds, **{**COMMON, **options})
     training = Rates() if training is None else training
-    run(
-        scheduler,
-        training,
-        lambda: dict(start),
-        population=population,
-        horizon=horizon,
-        seed=seed,
-        slots=slots,
-    )
+    run(scheduler, training, lambda: dict(start), **sizes)
     return scheduler, training.seen
 
 

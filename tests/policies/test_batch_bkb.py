@@ -16,14 +16,9 @@ def problem():
 
 
 def make(problem, growth=5.0, width=None, **options):
-    model = SketchedGP(
-        problem.arms,
-        problem.knowledge.kernel,
-        0.01,
-        batch_shape=(problem.replicates,),
-        sampling=LeverageSampling.practical(3.0, growth),
-        **options,
-    )
+    sampling, batch = LeverageSampling.practical(3.0, growth), (problem.replicates,)
+    about = problem.arms, problem.knowledge.kernel, 0.01
+    model = SketchedGP(*about, batch_shape=batch, sampling=sampling, **options)
     return BatchBKB(model, width or BKBWidth(1.0, 0.1, 0.1))
 
 

@@ -45,11 +45,8 @@ class Coins:
 
 def growing(arms, kernel):
     sampling = LeverageSampling(0.3, dictionary="redrawn", rise=0.5, horizon=20)
-    return IndexPolicy(
-        SketchedGP(arms, kernel, LAMBDA, batch_shape=(1,), sampling=sampling),
-        UniformFirst,
-        width=ConstantWidth(2.0),
-    )
+    model = SketchedGP(arms, kernel, LAMBDA, batch_shape=(1,), sampling=sampling)
+    return IndexPolicy(model, UniformFirst, width=ConstantWidth(2.0))
 
 
 @pytest.mark.parametrize("qbar", [0.3, 2.0, None])

@@ -1,6 +1,7 @@
 """Detection augmented learning equals a plain run, restarts where rewards changed, and takes its turns."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -38,12 +39,8 @@ def test_equals_a_plain_run_that_sums_every_split_anew(watched, exploration) -> 
     settings = {"delta": 0.005, "exploration": exploration}
     some = None if watched is None else torch.tensor(watched)
     policy = DetectionAugmented(UCB1(N, S), horizon=T, noise_scale=scale, watched=some, **settings)
-    slow = [
-        PlainDetection(
-            lambda played: plain_classical.ucb1(played, N), watched or list(range(N)), float(r), **settings
-        )
-        for r in scale
-    ]
+    arms, base = watched or list(range(N)), lambda played: plain_classical.ucb1(played, N)
+    slow = [PlainDetection(base, arms, float(r), **settings) for r in scale]
     table = rewards()
     for t in range(T):
         available = torch.ones(S, N, dtype=torch.bool)
@@ -96,15 +93,13 @@ def test_the_arms_watched_leave_no_other_arm_more_than_half_of_its_variance(leng
 
 
 def test_a_base_is_a_name_or_a_function_and_gets_horizon_and_width() -> None:
-    named = recipes.dal(ARMS, smooth(), 0.01, horizon=T, base="igp_ucb", width=1.5)
+    about, draws = (ARMS, smooth(), 0.01), lambda setup: recipes.gp_ts(setup, width=1.0)
+    named = recipes.dal(*about, horizon=T, base="igp_ucb", width=1.5)
     assert float(named.policy.width.at(1, named.policy.model)) == 1.5
-    made = recipes.dal(
-        ARMS, smooth(), 0.01, horizon=T, base=lambda setup: recipes.gp_ts(setup, width=1.0), seed=4
-    )
+    made = recipes.dal(*about, horizon=T, base=draws, seed=4)
     assert made.policy.acquisition.__name__ == "ThompsonSampling"
-    assert recipes.dal(
-        Setup(7, noise_variance=0.04), horizon=T, base="ucb1"
-    ).noise_scale.item() == pytest.approx(0.2)
+    classical = recipes.dal(Setup(7, noise_variance=0.04), horizon=T, base="ucb1")
+    assert classical.noise_scale.item() == pytest.approx(0.2)
 
 
 def test_false_alarms_are_rare_where_nothing_changes() -> None:
@@ -119,19 +114,13 @@ def test_false_alarms_are_rare_where_nothing_changes() -> None:
     assert alarms <= N * 0.05 + 3 * math.sqrt(0.25 * 0.75 / many)
 
 
-WRONG = {
-    "policy must be": lambda: DetectionAugmented(EXP3S(N, 1, horizon=T), horizon=T, noise_scale=1.0),
-    "policy must be.*Contextual": lambda: DetectionAugmented(
-        recipes.cgp_ucb(ARMS, smooth(), 0.01), horizon=T, noise_scale=1.0
-    ),
-    "watched must be": lambda: DetectionAugmented(
-        UCB1(N), horizon=T, noise_scale=1.0, watched=torch.tensor([1, 1])
-    ),
-    "noise_scale must be given": lambda: recipes.dal(7, horizon=T, base="ucb1"),
-}
-
-
-@pytest.mark.parametrize("message", WRONG)
-def test_what_makes_no_sense_is_refused(message) -> None:
-    with pytest.raises(ValueError, match=message):
-        WRONG[message]()
+def test_what_makes_no_sense_is_refused() -> None:
+    around, twice = partial(DetectionAugmented, horizon=T, noise_scale=1.0), torch.tensor([1, 1])
+    for message, call in {
+        "policy must be": lambda: around(EXP3S(N, 1, horizon=T)),
+        "policy must be.*Contextual": lambda: around(recipes.cgp_ucb(ARMS, smooth(), 0.01)),
+        "watched must be": lambda: around(UCB1(N), watched=twice),
+        "noise_scale must be given": lambda: recipes.dal(7, horizon=T, base="ucb1"),
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            call()

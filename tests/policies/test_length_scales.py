@@ -47,13 +47,8 @@ def test_equals_the_algorithm_with_every_length_scale_refitted(name, dim):
     levels, balances = factors(dim), name == "lb_gp_ucb"
     bounds = [B if balances else B * g ** (dim / 2) for g in levels]
     fast = policy(name, dim)
-    slow = [
-        (
-            Members(arms(dim), [TOLD / g for g in levels], NOISE, bounds, R, DELTA),
-            Balancing(levels, SHRINK, TOLD, dim, B, R, DELTA),
-        )
-        for _ in range(S)
-    ]
+    about = arms(dim), [TOLD / g for g in levels], NOISE, bounds, R, DELTA
+    slow = [(Members(*about), Balancing(levels, SHRINK, TOLD, dim, B, R, DELTA)) for _ in range(S)]
     truth = 3 * torch.randn(S, N, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
     followed = set()
     for step in range(1, T + 1):

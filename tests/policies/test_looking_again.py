@@ -16,15 +16,9 @@ RATES = [0.0, 0.01, 0.3]
 
 
 def members(covariances, build=ArmMembers):
-    count = len(covariances)
-    return build(
-        covariances.shape[1],
-        covariances,
-        torch.arange(count),
-        torch.ones(count).double(),
-        torch.tensor(RATES[:count]).double(),
-        replicates=2,
-    )
+    which = torch.arange(len(covariances))
+    noise, rates = torch.ones(len(which)).double(), torch.tensor(RATES[: len(which)]).double()
+    return build(covariances.shape[1], covariances, which, noise, rates, replicates=2)
 
 
 def roots(seed, rank):

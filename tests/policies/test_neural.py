@@ -4,9 +4,7 @@ import math
 
 import pytest
 import torch
-from botorch.optim import optimize_acqf
 
-from bandits_torch import OnlineGP, UpperConfidenceBound
 from bandits_torch.kernels.arms import NeuralTangentKernel
 from bandits_torch.policies.opkb.features import NeuralFeatures, gram, layers
 
@@ -69,16 +67,6 @@ def test_the_tangent_kernel_has_a_gradient_where_inputs_are_parallel(dim: int) -
     assert bool(of_matrix.isfinite().all())
     other = x.detach()[:1] / 2 + torch.eye(dim).double()[:1]
     assert torch.autograd.gradcheck(lambda x: K(x, other).to_dense(), x)
-
-
-def test_an_acquisition_over_points_is_maximised_under_the_tangent_kernel() -> None:
-    model = OnlineGP(NeuralTangentKernel(3), noise_variance=0.1, input_dim=2)
-    model.observe(torch.tensor([[0.2, 0.9], [0.8, 0.4]]).double(), torch.tensor([[1.0], [0.0]]).double())
-    bound = UpperConfidenceBound(model, 1.0)
-    square = torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double()
-    _, found = optimize_acqf(bound, square, q=1, num_restarts=4, raw_samples=16, options={"seed": 0})
-    grid = torch.cartesian_prod(*[torch.linspace(0, 1, 41).double()] * 2)
-    assert found >= bound(grid.unsqueeze(-2)).max() - 1e-6
 
 
 def test_training_is_gradient_descent_on_the_papers_loss() -> None:

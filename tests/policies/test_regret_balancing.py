@@ -66,11 +66,8 @@ def test_a_late_reward_under_drift_is_learned_with_the_bound_of_its_choice() -> 
 
 
 def over_points(replicates=1, **options) -> RegretBalancing:
-    priors = [
-        CandidatePrior(lengthscale(0.15)),
-        CandidatePrior(lengthscale(0.5), -4.0),
-        CandidatePrior(lengthscale(1.0)),
-    ]
+    believed = ((0.15, 0.0), (0.5, -4.0), (1.0, 0.0))
+    priors = [CandidatePrior(lengthscale(scale), mean) for scale, mean in believed]
     options = {"horizon": 60, "width": 2.0, "seed": 2} | options
     return recipes.regret_balancing(LINE, priors, NOISE, replicates=replicates, **options)
 

@@ -84,10 +84,8 @@ def test_of_independent_uniform_rewards_as_few_are_in_doubt_as_is_said():
 
 def test_the_unit_and_the_origin_of_rewards_change_nothing():
     g = torch.Generator().manual_seed(3)
-    rewards = (
-        torch.randn(20, 300, generator=g).double()
-        * torch.where(torch.arange(20) % 7 == 4, 40.0, 1.0)[:, None]
-    )
+    size = torch.where(torch.arange(20) % 7 == 4, 40.0, 1.0)
+    rewards = size[:, None] * torch.randn(20, 300, generator=g).double()
     plain, _ = answers(rewards)
     assert not bool(plain.all())
     for other in (rewards * 2.0**900, rewards * 2.0**-900, -rewards, 7.0 + 1e3 * rewards):
@@ -162,28 +160,6 @@ def regrets_over_points(middle, noise, bad, seed=0):
         reward = noise[:, step] - loss + bad[:, step]
         policy.learn(Observation(float(step), choice.arm, reward, choice.why))
     return torch.stack(losses, -1), policy
-
-
-def test_one_outlier_does_not_spoil_what_auto_learns_of_points(full):
-    few = [(0, 30.0), (1, -100.0), (4, 1e4), (6, -1e4), (12, 100.0)]
-    cases, seeds = [(0, 0.0), *(product(range(21), SIZES) if full else few)], 3 if full else 1
-    g = torch.Generator().manual_seed(0)
-    middle = 0.2 + 0.6 * torch.rand(seeds, 2, generator=g).double()
-    noise = 0.02 * torch.randn(seeds, STEPS, generator=g).double()
-    grid = torch.cartesian_prod(*[torch.linspace(0, 1, 41).double()] * 2).unsqueeze(1)
-    random = float(-1.6 * torch.expm1(-4 * (grid - middle).square().sum(-1)).mean())
-    late = []
-    for some in (cases[k : k + 9] for k in range(0, len(cases), 9)):
-        bad = torch.zeros(len(some), seeds, STEPS).double()
-        for k, (step, size) in enumerate(some):
-            bad[k, :, step] = 1.6 * size
-        many = len(some)
-        loss, policy = regrets_over_points(middle.repeat(many, 1), noise.repeat(many, 1), bad.flatten(0, 1))
-        late.append(loss[:, LATE].mean(-1).reshape(many, seeds))
-        assert ((policy.range.doubted > 0) == (bad.flatten(0, 1) != 0).any(-1)).all()
-    late = torch.cat(late).mean(-1)
-    assert float(late.max()) < 0.05 * random
-    assert float(late[1:].mean()) < float(late[0]) + 0.02 * random
 
 
 def test_a_point_whose_reward_is_in_doubt_and_high_is_asked_again_where_it_can_be():
