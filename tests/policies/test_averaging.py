@@ -139,6 +139,9 @@ def test_told_a_kernel_the_unit_of_rewards_does_not_matter(way, unit):
         return recipes.auto(x, kernel, 0.01 * unit**2, **contexts)
 
     policies = {1.0: made(1.0), unit: made(unit)}
+    if not contexts:
+        for policy in (policies[unit], recipes.auto(x)):
+            assert (type(policy.model) is LowRankMembers) == (way == "many arms")
     for step in range(8):
         under = ArmContext(contexts["contexts"][step % 3]) if contexts else None
         (mean, variance), (other, scaled) = (one.marginals(float(step), under) for one in policies.values())
@@ -264,14 +267,6 @@ def test_what_is_told_and_cannot_be_used_is_refused():
     }.items():
         with pytest.raises(ValueError, match=name):
             call()
-
-
-def test_many_arms_are_played_with_members_of_low_rank():
-    arms = torch.rand(600, 2, generator=torch.Generator().manual_seed(1)).double()
-    for told in ((RBFKernel().double(), 0.01), ()):
-        policy = recipes.auto(arms, *told, replicates=2)
-        assert type(policy.model) is LowRankMembers
-        assert policy.choose(0.0).arm.shape == (2,)
 
 
 def test_what_is_left_out_where_nothing_is_in_doubt_would_change_no_bit(monkeypatch):

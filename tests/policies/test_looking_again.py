@@ -80,14 +80,6 @@ def test_an_arm_that_becomes_best_unseen_is_found_in_every_replicate(told):
     assert (played[450:] == 7).double().mean(0).min() > 0.8  # 300 steps after it rose
 
 
-@pytest.mark.parametrize("told", [{}, {"kernel": 4e6 * torch.eye(2).double(), "noise_variance": 250_000.0}])
-def test_of_two_arms_neither_examines_the_other(told):
-    looks = recipes.auto(2, **told).looks
-    weights = torch.full((1, looks.model.batch_shape[1]), 1 / looks.model.batch_shape[1]).double()
-    looks.examine(torch.tensor([0]), weights)
-    assert looks.unseen.tolist() == [[0.0, 1.0]]
-
-
 def comes_and_goes(t):
     """Each of eight arms is away for a fifth of the time, two at once."""
     return (torch.arange(8) + t // 25) % 5 != 0
