@@ -170,21 +170,6 @@ def test_what_is_maximised_is_the_bound_of_the_processes_about_the_prior_mean():
         assert value == pytest.approx(bound - off(x), rel=1e-6)
 
 
-def test_where_nothing_is_known_the_ends_of_a_range_are_not_tried_first():
-    for seed in range(10):
-        population = Population(Ranges({"lr": Range(1e-4, 1.0, log=True, both=True)}), 1.0, seed=seed)
-        draw = np.random.default_rng(seed)
-        for member in "abcdefgh":
-            population.meet(member, {"lr": 1e-4}, 0.0, 0.0)
-            population.report(member, {"lr": 1e-4}, 1.0, draw.normal())
-        assert 1e-3 < population.propose("a", "b")["lr"] < 0.3
-
-
-def test_an_end_of_a_range_that_is_best_is_found():
-    chosen = trained(one_number(width=0.5), lambda k: 10.0, rounds=25)
-    assert np.median(np.array(chosen[15:])) > 9
-
-
 def test_what_others_are_training_is_not_proposed_again():
     alone = told(one_number())
     for k in range(4):

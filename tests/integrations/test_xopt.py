@@ -43,15 +43,6 @@ class Moving:
         return {"f": 50 + 10 * ((inputs["a"] - top) ** 2 + ((inputs["b"] - 20) / 10) ** 2)}
 
 
-def test_it_follows_an_objective_that_moves_and_needs_no_data_to_begin():
-    X = session(generator(), Moving())
-    for _ in range(36):
-        X.step()
-    late = X.data["f"].iloc[18:] - 50
-    at_random = 10 * (1 / 3 + 0.18 + 1 / 3)
-    assert late.mean() < 0.3 * at_random
-
-
 def test_it_plays_what_the_recipe_auto_plays():
     made = generator(seed=3)
     domain = Domain(torch.tensor(list(BOX.values())).double().mT)

@@ -103,28 +103,6 @@ def test_a_warm_start_never_hurts_and_helps_where_raw_samples_are_few():
     assert sum(gains) > 0.05
 
 
-@pytest.mark.parametrize("replicates", [None, 2])
-@pytest.mark.parametrize("unit", [1e-12, 1e-6, 1e6])
-def test_the_best_point_is_found_in_any_unit_of_rewards(unit, replicates):
-    def best(unit):
-        kernel = ScaleKernel(MaternKernel(nu=2.5)).double()
-        kernel.base_kernel.lengthscale, kernel.outputscale = 0.3, unit**2
-        model = OnlineGP(kernel, 0.01 * unit**2, input_dim=2, batch_shape=() if replicates is None else (2,))
-        search = PointSearch(4, 16, options={"maxiter": 200})
-        policy = IndexPolicy(
-            model, UpperConfidenceBound, choices=SQUARE, width=ConstantWidth(0.1), search=search
-        )
-        points = torch.rand(replicates or 1, 20, 2, generator=torch.Generator().manual_seed(1)).double()
-        for step, x in enumerate(points.unbind(1)):
-            policy.learn(Observation(float(step), x, unit * hill(x, 7)))
-        choice = policy.choose(20.0)
-        return choice.arm, choice.why["index"] / unit
-
-    points, values = best(1.0)
-    torch.testing.assert_close(best(unit)[0], points, rtol=0, atol=1e-3)
-    torch.testing.assert_close(best(unit)[1], values, rtol=1e-5, atol=0)
-
-
 @pytest.mark.parametrize("unit", [1e-6, 1e6])
 def test_widths_of_recipes_do_not_depend_on_the_unit_of_rewards(unit):
     def widths(unit):

@@ -9,7 +9,6 @@ from bandits_torch import ArmGP, UpperConfidenceBound
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.policies import (
     EventTriggeredRestart,
-    ForgettingRule,
     IndexPolicy,
     KeepEverything,
     Observation,
@@ -147,16 +146,8 @@ def test_false_alarms_on_a_stationary_draw_happen_with_probability_2_delta_at_mo
     assert alarmed > 0  # the rule is awake
 
 
-def test_keeping_everything_is_the_default_and_forgets_nothing():
-    policy = policy_of(None)
-    assert isinstance(policy.forgetting, KeepEverything)
-    assert isinstance(policy.forgetting, ForgettingRule)
-    told(policy, 5.0 * random_rewards(30))
-    assert policy.model.num_observations.tolist() == [30] * S
-    assert policy.trace()["restarts"].tolist() == [0] * S
-
-
 def test_a_window_needs_a_model_that_can_forget_and_has_seen_nothing():
+    assert isinstance(policy_of(None).forgetting, KeepEverything)
     with pytest.raises(ValueError, match="SlidingWindow"):
         policy_of(SlidingWindow(3), drifts=True, form="covariance")
     model = policy_of(None).model

@@ -1,7 +1,6 @@
 """Model averaging over points: its slow twin, units and clocks that do not matter, outliers, members that adapt."""
 
 import math
-from itertools import pairwise
 
 import pytest
 import torch
@@ -175,26 +174,6 @@ def test_auto_plays_a_domain_and_takes_what_is_told_as_a_beginning():
 def noisy(seed=0):
     noise = 0.05 * torch.randn(100, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     return lambda x, step: reward_of(x, step) + noise[step]
-
-
-def test_the_bound_of_fixed_share_holds_for_the_members_as_they_adapt():
-    policy = averaging(replicates=1, share=0.02, capacity=12, refine_every=3, behind=6.0)
-    losses, g = [], torch.Generator().manual_seed(5)
-    low, high = BOX.bounds
-    update = policy.sharing.update
-    policy.sharing.update = lambda density: losses.append(-density[0]) or update(density)
-    T, reward = 60, noisy()
-    for step in range(T):
-        x = low + (high - low) * torch.rand(1, 2, generator=g, dtype=torch.float64)
-        policy.learn(Observation(float(step), x, reward(x, step)))
-    table, P, a = torch.stack(losses), len(GRID), 0.02
-    assert policy.trace()["resets"].item() > 0
-    total = policy.sharing.log_loss.item()
-    for changes in ([], [25], [10, 25], [25, 40]):
-        k, ends = len(changes), [0, *changes, T]
-        best = sum(float(table[i:j].sum(0).min()) for i, j in pairwise(ends))
-        cost = math.log(P) + k * math.log(P / a) - (T - 1 - k) * math.log(1 - a + a / P)
-        assert total <= best + cost + 1e-9
 
 
 @pytest.mark.filterwarnings("error")
