@@ -6,7 +6,6 @@ import torch
 
 from bandits_torch import make, run
 from benchmarks.continuous import race as races
-from benchmarks.continuous.page import write_page
 from benchmarks.continuous.race import INITIAL, OURS, SMOOTH, continued, has_wdbo, racers
 from benchmarks.continuous.rivals import PlainBoTorch
 
@@ -33,39 +32,6 @@ def test_every_policy_named_on_the_page_races():
     over_time = built[SMOOTH]().model.kernel.time_kernel
     assert (over_time.nu, over_time.lengthscale.item()) == (1.5, pytest.approx(20 / 3))
     assert {built[f"BoTorch UCB of width {w}, blind to time"]().width for w in (1, 2)} == {1.0, 2.0}
-
-
-def test_the_page_says_who_wins_and_what_a_long_step_costs(tmp_path):
-    regrets = dict.fromkeys(OURS, 2.0) | {
-        "pe_gp_ucb": 1.0,
-        "random": 5.0,
-        "BoTorch LogEI, time an input": 1.5,
-    }
-    rows = [
-        {
-            "problem": "dynamic-levy",
-            "policy": policy,
-            "replicate": r,
-            "step": s,
-            "regret": regret,
-            "seconds": 0.1,
-        }
-        for policy, regret in regrets.items()
-        for r in range(2)
-        for s in range(1, 21)
-    ]
-    pd.DataFrame(rows).to_csv(tmp_path / "race-dynamic-levy.csv", index=False)
-    step = pd.DataFrame(
-        {"observations": [1000] * 3, "alone": [1.0] * 3, "choose": [1.0] * 3, "learn": [0.25] * 3}
-    )
-    step.to_csv(tmp_path / "step.csv", index=False)
-    text = write_page(tmp_path).read_text()
-    assert "the best of ours, pe_gp_ucb (20), at least equals the best of theirs" in text
-    assert "tv_gp_ucb 0 of 1" in text
-    assert "pe_gp_ucb 1 of 1" in text
-    assert "W-DBO is left out" in text
-    assert "is 1.25." in text
-    assert (tmp_path / "regret.png").stat().st_size > 10_000
 
 
 def test_a_race_goes_on_where_it_was_stopped(tmp_path, monkeypatch):

@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from benchmarks.papers import __main__ as papers
-from benchmarks.papers import _claims, _ziomek_page, chowdhury, ziomek
-from benchmarks.papers._claims import FAILS, HOLDS, UNTESTED
+from benchmarks.papers import _chowdhury_page, _claims, _zhou_page, _ziomek_page, chowdhury
+from benchmarks.papers._claims import UNTESTED
 from benchmarks.papers._folders import RESULTS, data_folder, results_folder
 from benchmarks.papers.hong import RACES
 
@@ -23,33 +23,29 @@ def test_the_toy_part_writes_its_figures_and_the_page(tmp_path) -> None:
     assert (tmp_path / "claims.csv").is_file()
 
 
+@pytest.mark.parametrize("page", [_chowdhury_page, _zhou_page, _ziomek_page])
+def test_what_was_not_run_is_not_testable_and_has_a_page(page, tmp_path) -> None:
+    page.write(tmp_path)
+    assert {claim.verdict for claim in _claims.read(tmp_path)} == {UNTESTED}
+    assert "not testable here" in (tmp_path / "RESULTS.md").read_text()
+
+
 def test_the_page_says_lower_only_beyond_two_standard_errors() -> None:
-    assert _ziomek_page._verdict(10, 3, 21, 4) == (
-        "lower, beyond two standard errors (+11.0, +2.2 standard errors)."
-    )
+    said = "lower, beyond two standard errors (+11.0, +2.2 standard errors)."
+    assert _ziomek_page._verdict(10, 3, 21, 4) == said
     assert "lower, within two standard errors" in _ziomek_page._verdict(10, 3, 19, 4)
     assert "higher, beyond two standard errors" in _ziomek_page._verdict(21, 3, 10, 4)
 
 
-def test_sensitivity_rows_say_where_the_ordering_does_not_hold(tmp_path) -> None:
-    names = ",".join(f"{name},{name} se" for name in ziomek.RIVALS)
-    rows = ["a,1,1,1,9,1,9,1,9,1", "a,2,8,1,9,1,9,1,9,1", "a,3,9,1,8,1,9,1,9,1"]
-    (tmp_path / "sensitivity_toy.csv").write_text("\n".join([f"setting,value,{names}", *rows]))
-    _ziomek_page.write(tmp_path)
-    page = (tmp_path / "RESULTS.md").read_text()
-    ends = [line.split("|")[-2].strip() for line in page.splitlines() if line.startswith("| a |")]
-    assert ends == ["yes", "lowest", "no"]
-    assert "Of 3 rows: yes in 1, lowest in 1, no in 1." in page
+MISUSE = "", "nobody", "ziomek nothing", "ziomek intel", "--all --quick", "--fast"
+MISUSE += "zhou nothing", "chowdhury figure5", "chowdhury 4b", "chowdhury report --steps 0"
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [[], ["nobody"], ["ziomek", "nothing"], ["ziomek", "intel"], ["--all", "--quick"], ["--fast"]],
-)
+@pytest.mark.parametrize("arguments", MISUSE)
 def test_misuse_is_refused(arguments, monkeypatch) -> None:
     monkeypatch.delenv("BANDITS_TORCH_DATA", raising=False)
     with pytest.raises(SystemExit):
-        papers.main(arguments)
+        papers.main(arguments.split())
 
 
 def test_list_names_every_paper(capsys) -> None:
@@ -117,48 +113,3 @@ def test_data_come_from_the_argument_or_the_environment(tmp_path, monkeypatch) -
     monkeypatch.setenv("BANDITS_TORCH_DATA", str(tmp_path))
     assert data_folder(None, "table.npz") == tmp_path
     assert data_folder(None, "other.npz") is None
-
-
-def ziomek_claims(tmp_path, figure) -> dict[str, str]:
-    return {c.claim: c.verdict for c in _ziomek_page.make_claims(tmp_path) if c.where == figure}
-
-
-def test_ziomek_s_claims_follow_the_files(tmp_path) -> None:
-    assert {c.verdict for c in _ziomek_page.make_claims(tmp_path)} == {UNTESTED}
-    (tmp_path / "figure2_totals.csv").write_text(
-        "replicate,pe_gp_ucb,mle_gp_ucb,bayes_gp_ucb,regret_balancing,random\n"
-        "0,1,10,10.5,11,90\n1,2,12,11.5,11,95\n2,1,11,11,11,92\n"
-    )
-    (tmp_path / "figure2b.csv").write_text(
-        "prior,pe_gp_ucb,mle_gp_ucb,bayes_gp_ucb,regret_balancing\n"
-        "hill 1 tall,0.1,0.9,0,0.4\nhill 2 tall,0.9,0.1,1,0.6\n"
-    )
-    assert set(ziomek_claims(tmp_path, "Figure 2").values()) == {HOLDS}
-    (tmp_path / "figure2_totals.csv").write_text(
-        "replicate,pe_gp_ucb,mle_gp_ucb,bayes_gp_ucb,regret_balancing,random\n"
-        "0,50,10,20.5,31,9\n1,50,12,21.5,31,9\n2,50,11,21,31,9\n"
-    )
-    (tmp_path / "figure2b.csv").write_text(
-        "prior,pe_gp_ucb,mle_gp_ucb,bayes_gp_ucb,regret_balancing\n"
-        "hill 1 tall,1.0,0.1,0,0.1\nhill 2 tall,0.0,0.9,1,0.9\n"
-    )
-    assert set(ziomek_claims(tmp_path, "Figure 2").values()) == {FAILS}
-
-
-def test_ziomek_s_claims_on_real_data_follow_the_files(tmp_path) -> None:
-    names = ("pe_gp_ucb", "mle_gp_ucb", "bayes_gp_ucb", "regret_balancing", "random")
-
-    def files(totals, slopes, shares) -> None:
-        rows = [",".join(["0", *(f"{v + r}" for v in totals)]) for r in (0, 1)]
-        (tmp_path / "figure4_totals.csv").write_text("\n".join([f"replicate,{','.join(names)}", *rows]))
-        rows = [f"{n},{t},{s * t},0.1" for n, s in zip(names, slopes, strict=True) for t in range(1, 41)]
-        head = "policy,step,mean_cumulative_regret,standard_error"
-        (tmp_path / "figure4a.csv").write_text("\n".join([head, *rows]))
-        days = ("2004-03-04", "2004-03-07", "2004-03-12")
-        rows = [f"{d},{pe},{mle}" for d, (pe, mle) in zip(days, shares, strict=True)]
-        (tmp_path / "figure4b.csv").write_text("\n".join(["prior,pe_gp_ucb,mle_gp_ucb", *rows]))
-
-    files((1, 3, 2, 4, 9), (1, 4, 2, 4, 4), ((0.4, 0.1), (0.2, 0.8), (0.4, 0.1)))
-    assert set(ziomek_claims(tmp_path, "Figure 4").values()) == {HOLDS}
-    files((9, 3, 5, 2, 1), (3, 1, 2, 1, 4), ((0.1, 0.8), (0.8, 0.1), (0.1, 0.1)))
-    assert set(ziomek_claims(tmp_path, "Figure 4").values()) == {FAILS}

@@ -106,21 +106,6 @@ def test_a_mistake_is_made_in_a_copy():
     assert float(problem.knowledge.kernel.lengthscale) == before
 
 
-def test_the_page_tells_what_mistakes_cost_in_the_mean(tmp_path):
-    regrets = {"auto": 10.0} | dict(zip(playing.MISTAKES, (11.0, 12.0, 13.0, 14.0, 15.0), strict=True))
-    cell = {"environment": "stationary", "seed": 1, "replicate": 0}
-    rows = pd.DataFrame([cell | {"policy": name, "regret": regret} for name, regret in regrets.items()])
-    for played, told in ((rows, 1), (rows[:1], 0)):
-        played.to_csv(tmp_path / "totals.csv", index=False)
-        text = page.write_page(tmp_path).read_text()
-        assert (
-            text.count(
-                "| stationary | 1 | 1 replicate (0) | 10.0 | 11.0 | 12.0 | 13.0 | 14.0 | 15.0 | 1.30 |"
-            )
-            == told
-        )
-
-
 def test_the_limit_is_the_least_of_all_settings(monkeypatch, tmp_path):
     monkeypatch.setattr(limit, "RATES", (0.0, 0.3))
     monkeypatch.setattr(limit, "WIDTHS", (0.5, 2.0))

@@ -3,37 +3,104 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from benchmarks.papers import _claims
+from benchmarks.papers import _chowdhury_page, _claims, _zhou_page, _ziomek_page
 from benchmarks.papers._claims import FAILS, HOLDS, UNDECIDED, UNTESTED, VACUOUS, Claim, Finding
 
 NAMES = ("a", "b")
 
 
-def test_less_holds_only_beyond_two_standard_errors_of_the_paired_differences() -> None:
+FOURS, NINES = np.array([4.0, 4.1, 3.9]), np.array([9.0, 9.1, 8.9])
+JUDGED = [
     # Differences 1, 3: mean 2, standard error 1, so z = 2 exactly, and a little more on either side.
-    assert _claims.less([0, 0], [1.0, 3.0], NAMES).verdict == FAILS
-    assert _claims.less([0, 0], [1.1, 3.1], NAMES).verdict == HOLDS
-    assert _claims.less([1.1, 3.1], [0, 0], NAMES).verdict == FAILS
+    (_claims.less([0, 0], [1.0, 3.0], NAMES), FAILS),
+    (_claims.less([0, 0], [1.1, 3.1], NAMES), HOLDS),
+    (_claims.less([1.1, 3.1], [0, 0], NAMES), FAILS),
     # Spread that both share does not count: differences 1 and 1.2 beside a spread of 1000.
-    assert _claims.less([0, 1000], [1, 1001.2], NAMES).verdict == HOLDS
+    (_claims.less([0, 1000], [1, 1001.2], NAMES), HOLDS),
+    (_claims.less(FOURS, NINES, NAMES, factor=0.5), HOLDS),
+    (_claims.less(FOURS, NINES, NAMES, factor=0.4), FAILS),
+    (_claims.less([1, 1], [2, 2], NAMES), HOLDS),  # without spread by the sign
+    (_claims.less([1, 1], [1, 1], NAMES), FAILS),
+    (_claims.less([1], [5], NAMES), UNTESTED),  # a single replicate
+    (_claims.within([1], "A", 0, 2), UNTESTED),
+    (_claims.less_of_means((10, 3), (20.1, 4), NAMES), HOLDS),  # the squared errors are added
+    (_claims.less_of_means((10, 3), (19.9, 4), NAMES), FAILS),
+    (_claims.less_of_means((20.1, 4), (10, 3), NAMES), FAILS),
+    (_claims.alike([90, 90], [100, 100], NAMES), HOLDS),  # to a tenth of the larger
+    (_claims.alike([89, 89], [100, 100], NAMES), FAILS),
+    (_claims.alike([100, 100], [89, 89], NAMES), FAILS),
+]
+
+
+def shares(*of):
+    return pd.DataFrame({"prior": list("abc")[: len(of)], "p": of})
+
+
+def curve(gain):
+    """At half of the steps regret balancing has so much less regret so far than random play, with an error of 5."""
+    rows = [("regret_balancing", 0.0, 3.0), *(("random", above, 4.0) for above in (gain, gain, 0, 0))]
+    steps = [*((*rows[0], t) for t in range(4)), *((*row, t) for t, row in enumerate(rows[1:]))]
+    return pd.DataFrame(steps, columns=["policy", "mean_cumulative_regret", "standard_error", "step"])
+
+
+def swept(power, bound=2.0):
+    """Regret x^power in two environments at three horizons; a policy p."""
+    rows = [
+        {
+            "environment": e,
+            "x": x,
+            "replicate": k,
+            "regret": x**power * (1 + 0.01 * k),
+            "random": x,
+            "bound": bound * x,
+        }
+        for e in ("drift", "jumps")
+        for x in (100.0, 200.0, 400.0)
+        for k in range(4)
+    ]
+    return pd.DataFrame(rows).assign(policy="p", width="theory")
+
+
+IN_ORDER = {"a": np.array([1.0, 1.1]), "b": np.array([2.0, 2.1]), "c": np.array([3.0, 3.1])}
+JUDGED += [
+    (_chowdhury_page.same_order(IN_ORDER, IN_ORDER), HOLDS),
+    (
+        _chowdhury_page.same_order(IN_ORDER, IN_ORDER | {"b": 2 + IN_ORDER["b"]}),
+        FAILS,
+    ),  # b and c change places
+    (_chowdhury_page.same_order(IN_ORDER, dict.fromkeys("abc", IN_ORDER["a"])), FAILS),  # none is told apart
+    (_zhou_page._below_bound(swept(1.0), "p"), VACUOUS),
+    (_zhou_page._below_bound(swept(0.5, bound=0.9), "p"), HOLDS),
+    (_zhou_page._below_bound(swept(1.0, bound=0.9), "p"), FAILS),
+    (_zhou_page._sublinear(swept(0.9), "p", "theory"), HOLDS),
+    (_zhou_page._sublinear(swept(1.1), "p", "theory"), UNDECIDED),
+    (_ziomek_page._sticks(shares(0.6, 0.4), "p", "a".__eq__), HOLDS),
+    (_ziomek_page._sticks(shares(0.6, 0.4), "p", "b".__eq__), FAILS),
+    (_ziomek_page._sticks(shares(0.5, 0.5), "p", "a".__eq__), FAILS),
+    (_ziomek_page._relies(shares(0.3, 0.3, 0.4), "p", ["a", "b"]), HOLDS),
+    (_ziomek_page._relies(shares(0.2, 0.3, 0.5), "p", ["a", "b"]), FAILS),
+    (_ziomek_page._uniform(shares(0.4, 0.3, 0.3), "p"), HOLDS),
+    (_ziomek_page._uniform(shares(0.9, 0.05, 0.05), "p"), FAILS),
+    (_ziomek_page._explores(shares(0.9, 0.1), "p"), HOLDS),
+    (_ziomek_page._explores(shares(1.0, 0.0), "p"), FAILS),
+    (_ziomek_page._mostly_no_better(curve(9.0)), HOLDS),
+    (_ziomek_page._mostly_no_better(curve(11.0)), FAILS),  # beyond two errors of 5
+    (_ziomek_page._not(Finding(HOLDS, "")), FAILS),
+    (_ziomek_page._not(Finding(FAILS, "")), HOLDS),
+]
+
+
+@pytest.mark.parametrize(("finding", "verdict"), JUDGED)
+def test_verdicts_are_those_of_the_rules(finding, verdict) -> None:
+    assert finding.verdict == verdict
 
 
 def test_less_states_means_errors_and_how_far_apart() -> None:
     numbers = _claims.less([1, 3], [11, 15], NAMES).numbers
     assert numbers == "a 2 ± 1, b 13 ± 2: +11, beyond two standard errors (+11.0)"
-
-
-def test_less_by_a_factor() -> None:
-    first, second = np.array([4.0, 4.1, 3.9]), np.array([9.0, 9.1, 8.9])
-    assert _claims.less(first, second, NAMES, factor=0.5).verdict == HOLDS
-    assert _claims.less(first, second, NAMES, factor=0.4).verdict == FAILS
-
-
-def test_less_without_spread_goes_by_the_sign() -> None:
-    assert _claims.less([1, 1], [2, 2], NAMES).verdict == HOLDS
-    assert _claims.less([1, 1], [1, 1], NAMES).verdict == FAILS
 
 
 def test_least_asks_for_less_than_every_rival() -> None:
@@ -46,21 +113,13 @@ def test_least_asks_for_less_than_every_rival() -> None:
     )
 
 
-def test_a_single_replicate_tests_nothing() -> None:
-    assert _claims.less([1], [5], NAMES).verdict == UNTESTED
-    assert _claims.within([1], "A", 0, 2).verdict == UNTESTED
-
-
-def test_less_of_means_adds_the_squared_errors() -> None:
-    assert _claims.less_of_means((10, 3), (20.1, 4), NAMES).verdict == HOLDS
-    assert _claims.less_of_means((10, 3), (19.9, 4), NAMES).verdict == FAILS
-    assert _claims.less_of_means((20.1, 4), (10, 3), NAMES).verdict == FAILS
-
-
-def test_alike_goes_by_the_share_of_the_larger() -> None:
-    assert _claims.alike([90, 90], [100, 100], NAMES).verdict == HOLDS
-    assert _claims.alike([89, 89], [100, 100], NAMES).verdict == FAILS
-    assert _claims.alike([100, 100], [89, 89], NAMES).verdict == FAILS
+@pytest.mark.parametrize(("late", "verdict"), [((0.0, 0.0), HOLDS), ((0.0, 0.5), FAILS)])
+def test_both_of_a_paper_perform_well_in_every_panel(late, verdict, tmp_path) -> None:
+    for panel, own in zip(("1a", "2a"), late, strict=True):
+        rows = [{"policy": name, "trial": 0, "late": own} for name in ("igp_ucb", "gp_ts")]
+        pd.DataFrame(rows).to_csv(tmp_path / f"figure{panel}_trials.csv")
+        pd.DataFrame({"random": [1.0]}).to_csv(tmp_path / f"figure{panel}_facts.csv")
+    assert _chowdhury_page._perform_well(tmp_path).verdict == verdict
 
 
 def test_every_fails_with_one_and_is_untested_with_one_untested() -> None:

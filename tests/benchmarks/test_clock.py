@@ -112,19 +112,6 @@ def test_a_turned_function_is_the_old_one_at_the_place_that_a_point_came_from(na
     torch.testing.assert_close(turned.expected(7, new), turned.inner.expected(7, old))
 
 
-def test_turned_functions_have_a_section_of_their_own(tmp_path):
-    for kind, head in (("clock", "dynamic-f"), ("turned", "turned-f")):
-        table = pd.DataFrame(list(rows(0.5, 1.0, 20)), columns=COLUMNS)
-        table["problem"] = table["problem"].str.replace("dynamic-f", head)
-        if kind == "turned":
-            table = table[table["problem"] < "turned-f4"]
-        table.to_csv(tmp_path / f"{kind}-30.csv", index=False)
-    text = write_page(tmp_path).read_text(encoding="utf-8")
-    assert text.index("## 30 s\n") < text.index("## 30 s, functions turned and shifted\n")
-    assert "At least four functions: 4: met" in text
-    assert "on at least 3 of 4: 4 of 4: met" in text
-
-
 def rows(auto, rival, ms, seeds=(0, 1)):
     for i in range(8):
         for seed in seeds:
@@ -147,21 +134,6 @@ def test_the_page_says_what_is_met_by_the_table(tmp_path, auto, ms, said):
     assert all(line in text for line in said)
     assert "**" in text
     assert "99" not in text
-
-
-def test_w_dbo_alone_where_that_is_more_runs(tmp_path):
-    """A third policy that has played one seed leaves the other four out of the table of all, not out of this one."""
-    table = pd.DataFrame(list(rows(0.5, 1.0, 20, range(5))), columns=COLUMNS)
-    third = pd.DataFrame(list(rows(0.5, 1.0, 20, (0,))), columns=COLUMNS)
-    third = third[third["policy"] == "W-DBO"].assign(policy="other", queries=100, ms=2000)
-    pd.concat([table, third]).to_csv(tmp_path / "clock-30.csv", index=False)
-    text = write_page(tmp_path).read_text(encoding="utf-8")
-    assert "| f3 | 5 | 0.520 | 1.020 | -0.500 ± 0.000 | less |" in text
-    assert "Runs missing to 5 seeds: other 32 of 200 s; 1.8 hours of a core." in text
-    table.to_csv(tmp_path / "clock-30.csv", index=False)
-    text = write_page(tmp_path).read_text(encoding="utf-8")
-    assert "alone, over the runs" not in text
-    assert "missing to" not in text
 
 
 def test_a_policy_that_is_not_in_the_race_is_refused_before_anything_is_played(tmp_path):

@@ -1,19 +1,10 @@
 """The comparison of kernels over time: its statistics, its page, and a run in small."""
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
-from benchmarks.cycles.__main__ import (
-    FAMILIES,
-    RECORDS,
-    Setting,
-    overlap,
-    settings,
-    standard_error,
-    write_page,
-)
+from benchmarks.cycles.__main__ import FAMILIES, RECORDS, Setting, overlap, settings, standard_error
 
 
 def test_grids_are_of_equal_size_and_every_kernel_is_of_variance_one_or_less():
@@ -39,22 +30,3 @@ def test_the_standard_error_counts_runs_that_overlap():
         means.append(sums.mean())
     assert np.mean(errors) == pytest.approx(np.std(means), rel=0.12)
     assert [overlap(record) for record in RECORDS] == [0, 0, 3, 3, 3]
-
-
-def test_the_page_tells_differences_by_run(tmp_path):
-    rows = []
-    for run in range(34):
-        for family, regret in {
-            "random": 50.0,
-            "exponential": 20.0 + run,
-            "matern-3/2": 25.0 + run + run % 2,
-        }.items():
-            rows.append(["beijing-o3", "report", family, "0.03, width 2", run, regret, 1.0])
-        rows.append(["beijing-o3", "report", "quasi-periodic", "0.1", run, 18.0 + run - run % 2, 2.0])
-    columns = ["record", "part", "family", "setting", "run", "regret", "ms_per_step"]
-    pd.DataFrame(rows, columns=columns).to_csv(tmp_path / "totals.csv", index=False)
-    text = write_page(tmp_path).read_text()
-    spread = 2 * np.std([run % 2 for run in range(34)], ddof=1) / 34**0.5
-    assert f"-2.5 ± {spread:.1f}" in text
-    assert f"+5.5 ± {spread:.1f}" in text
-    assert "two standard errors: quasi-periodic on beijing-o3 (of 2 comparisons" in text

@@ -4,14 +4,12 @@ import sys
 from functools import partial
 from types import SimpleNamespace
 
-import pandas as pd
 import pytest
 import torch
 from typer.testing import CliRunner
 
 from benchmarks import options
 from benchmarks.elsewhere import __main__ as command
-from benchmarks.elsewhere.__main__ import write_page
 
 
 def test_peaks_are_those_of_the_package():
@@ -49,49 +47,6 @@ def test_cma_es_is_told_of_whole_generations():
     history = run(CMAES(static.domain, 600, 0), static, 600)
     regret = history.regret[0]
     assert regret[-50:].mean() < 0.001 * regret[:50].mean()  # it climbs the tallest peak
-
-
-def test_the_page_ranks_policies_over_the_problems_played(tmp_path):
-    rows = []
-    for problem, (good, bad) in {"a": (1.0, 3.0), "b": (2.0, 4.0)}.items():
-        for replicate in range(2):
-            for policy, error in (("good", good), ("bad", bad)):
-                row = {"problem": problem, "policy": policy, "replicate": replicate}
-                rows.append(
-                    row | dict.fromkeys(("offline_error", "before_change", "regret"), error + replicate)
-                )
-    pd.DataFrame(rows).assign(seconds=0.02).to_csv(tmp_path / "peaks.csv", index=False)
-    rows = [
-        {"problem": "c", "policy": p, "replicate": 0, "reward": r} for p, r in (("good", 9.0), ("bad", 5.0))
-    ]
-    pd.DataFrame(rows).to_csv(tmp_path / "c.csv", index=False)
-    text = write_page(tmp_path).read_text()
-    lines = [line for line in text.splitlines() if line.startswith("| good")]
-    assert len(lines) == 4  # three measures of the peaks, and the rewards
-    assert [cell.strip() for cell in lines[0].split("|")[1:-1]] == ["good", "1.00", "1.5 (0.5)", "2.5 (0.5)"]
-    assert [cell.strip() for cell in lines[3].split("|")[1:-1]] == ["good", "1.00", "9.0"]
-    assert text.index("| good") < text.index("| bad")
-
-
-def test_ten_seeds_are_told_apart_and_compared_seed_by_seed(tmp_path):
-    rows = []
-    for policy, errors in {
-        "ours: auto": (1.0, 2.0, 3.0),
-        "good": (0.5, 1.4, 2.6),
-        "same": (0.5, 2.5, 3.0),
-    }.items():
-        for replicate, error in enumerate(errors):
-            for environment in (1, 2):
-                row = {"problem": "a", "policy": policy, "replicate": replicate, "environment": environment}
-                values = dict.fromkeys(("offline_error", "before_change", "regret"), error + environment)
-                rows.append(row | values | {"seconds": 0.1})
-    pd.DataFrame(rows).to_csv(tmp_path / "ten-a.csv", index=False)
-    text = " ".join(write_page(tmp_path).read_text().split())
-    assert "than: good 0, 0, 1; same 0, 1, 0." in text
-    assert "| good | offline error | +0.5 (0.1), more |" in text
-    assert "| same | offline error | +0.0 (0.3), level |" in text
-    assert "Ten seeds on 1 instances" in text
-    assert "of the 14 instances" not in text  # the table is no part of the races with one seed
 
 
 def test_a_problem_that_is_not_there_is_refused_before_anything_is_played(tmp_path, monkeypatch):

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from benchmarks.parallel.__main__ import above, write_page
-from benchmarks.parallel.race import MODES, Size, floor, problem_of, race
+from benchmarks.parallel.race import Size, floor, problem_of
 
 SIZE = Size(48, 2, 7)
 
@@ -52,17 +51,3 @@ def test_a_function_drawn_anew_is_unknown_to_anyone() -> None:
     expected = sum(values[t].amax(-1) - values[t].mean(-1) for t in blind)
     assert len(changed) == 4
     assert floor("switching", "points", SIZE, "8 rolling").tolist() == pytest.approx(expected.tolist())
-
-
-def test_the_page_has_the_floor_beside_the_regret(tmp_path) -> None:
-    table = race("tv-gp", "arms", SIZE, ("one at a time", "8 rolling", "8 in batches"))
-    floors = {mode: floor("tv-gp", "arms", SIZE, mode) for mode in MODES}
-    part = table[table["policy"] == "tv_gp_ucb"]
-    mean = part.groupby("mode")["regret"].mean()
-    left = mean["8 rolling"] - floors["8 rolling"].mean()
-    expected = left / (mean["one at a time"] - floors["one at a time"].mean())
-    assert above(part, "8 rolling", floors) == pytest.approx(float(expected))
-    part.to_csv(tmp_path / "arms-tv-gp.csv", index=False)
-    text = write_page(tmp_path, {"arms": SIZE}).read_text()
-    assert f"| {floors['8 rolling'].mean():.1f} |" in text
-    assert f"{expected:.2f}, " in text

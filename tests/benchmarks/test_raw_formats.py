@@ -19,8 +19,6 @@ from tests.benchmarks.raw_files import (
     write_molene,
 )
 
-# --- Intel ---
-
 
 @pytest.mark.parametrize("name", ["data.txt.gz", "data.txt"])
 def test_intel_bins_are_means_of_ten_minutes(tmp_path: Path, name: str) -> None:
@@ -90,9 +88,6 @@ def test_intel_without_usable_readings_is_refused(tmp_path: Path) -> None:
         convert_intel(*files, tmp_path)
 
 
-# --- Beijing ---
-
-
 @pytest.mark.parametrize("nested", [False, True])
 def test_beijing_sites_become_columns(tmp_path: Path, nested: bool) -> None:
     sites = {
@@ -130,9 +125,6 @@ def test_beijing_zip_of_something_else_is_refused(tmp_path: Path) -> None:
         archive.writestr(name, "year,PM2.5\n2013,4\n")
     with pytest.raises(ValueError, match="archive must be CSV files with the columns year, month"):
         convert_beijing(path, tmp_path)
-
-
-# --- Molene ---
 
 
 @pytest.mark.parametrize("separator", [",", ";"])

@@ -96,17 +96,3 @@ def test_a_reason_is_given_for_every_claim_that_does_not_hold_and_for_no_other(n
     kept = _claims.read(results.HERE / "papers" / "results" / name)
     failed = {results.short(one) for one in kept if one.verdict == _claims.FAILS}
     assert set(results.why(name)) == failed
-
-
-def test_a_claim_that_changes_changes_the_page(tmp_path):
-    folder_of(tmp_path, "hong", [claim()])
-    before = results.page(tmp_path)
-    _claims.write(tmp_path / "papers" / "results" / "hong", [claim(verdict=_claims.FAILS)])
-    assert results.page(tmp_path) != before
-
-
-def test_a_table_of_other_columns_is_refused(tmp_path):
-    folder = folder_of(tmp_path, "hong", [claim()])
-    (folder / "claims.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(ValueError, match="columns of"):
-        results.page(tmp_path)

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from benchmarks.xopt.page import LATE, ORACLE, OURS, TRACKER, write_page
+from benchmarks.xopt.page import write_page
 
 
 def table(ours, seconds):
@@ -45,29 +45,3 @@ def test_there_is_no_verdict_while_only_some_have_played(tmp_path, absent):
     text = write_page(tmp_path).read_text(encoding="utf-8")
     assert "| Xopt, UCB | 2 |" in text
     assert "Asked" not in text
-
-
-def test_the_page_says_what_the_drift_alone_costs(tmp_path):
-    table(0.6, 0.2).to_csv(tmp_path / "shots.csv", index=False)
-    assert "exact tracker" not in write_page(tmp_path).read_text(encoding="utf-8")
-    late = LATE.format(5)
-    rows = [(0, TRACKER, 0.1, 0.2), (1, TRACKER, 0.3, 0.2), (0, late, 0.5, 0.6), (1, late, 0.5, 0.8)]
-    limit = pd.DataFrame(rows, columns=["seed", "what", "early", "all"])
-    limit.to_csv(tmp_path / "limit.csv", index=False)
-    text = write_page(tmp_path).read_text(encoding="utf-8")
-    assert "| exact tracker | 0.200 ± 0.200 | 0.200 ± 0.000 |" in text
-    assert "| the same, 5 shots late | 0.500 ± 0.000 | 0.700 ± 0.200 |" in text
-
-
-def test_the_oracle_stands_beside_ours_seed_by_seed(tmp_path):
-    table(0.4, 0.05).to_csv(tmp_path / "shots.csv", index=False)
-    told = [
-        (seed, what, 0.5 + 0.1 * seed + less, 0.3)
-        for seed in (0, 1)
-        for what, less in ((OURS, 0.2), (ORACLE, 0.0))
-    ]
-    told.append((2, OURS, 99.0, 99.0))  # has no partner
-    pd.DataFrame(told, columns=["seed", "what", "error", "late"]).to_csv(tmp_path / "oracle.csv", index=False)
-    text = write_page(tmp_path).read_text(encoding="utf-8")
-    assert "| all shots after the opening | 0.750 ± 0.100 | 0.550 ± 0.100 (0.200 ± 0.000) |" in text
-    assert "99" not in text.split("## What knowing")[1]

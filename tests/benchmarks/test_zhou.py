@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from bandits_torch.problems.simulated import covariance
-from benchmarks.papers import _claims, _zhou_page, zhou
-from benchmarks.papers._claims import FAILS, HOLDS, UNDECIDED, UNTESTED, VACUOUS
+from benchmarks.papers import _claims, zhou
+from benchmarks.papers._claims import HOLDS, UNDECIDED, UNTESTED
 from benchmarks.papers._zhou_page import Slope, grows_at_most, slope
 from benchmarks.papers._zhou_problem import Bounds, TurningFunctions
 
@@ -72,48 +72,6 @@ def test_a_growth_holds_or_is_not_decided_by_its_whole_interval() -> None:
     assert grows_at_most(slope(np.array([100.0]), np.ones((3, 1))), 0.75) == UNTESTED
 
 
-def sweep(regret_of, widths=("theory", "constant")) -> pd.DataFrame:
-    """Rows as ``zhou.horizon`` writes them, with regret_of(policy, T)."""
-    rows = [
-        {"environment": e, "x": T, "policy": p, "width": w, "replicate": k, "regret": regret_of(p, T) * (1 + 0.01 * k),
-         "random": 1.0 * T, "memory": 10, "bound": 10.0 * T}
-        for e in ("drift", "jumps") for T in (100, 200, 400) for p in zhou._RECIPES for w in widths for k in range(4)
-    ]  # fmt: skip
-    return pd.DataFrame(rows)
-
-
-def verdicts(frame: pd.DataFrame, where: str) -> set[str]:
-    claims = _zhou_page.make_claims({"horizon": frame}, None)
-    return {c.verdict for c in claims if c.where == where and c.command.endswith(" horizon")}
-
-
-def test_claims_follow_the_measured_regret() -> None:
-    good = sweep(lambda p, T: T**0.5 * (3 if p == "IGP-UCB" else 1))
-    assert verdicts(good, "Remark 2") == {HOLDS}
-    assert verdicts(good, "Section III-B") == {HOLDS}
-    assert verdicts(good, "Section I") == {HOLDS}
-    assert verdicts(good, "Remark 1") == {HOLDS}
-    bad = sweep(lambda p, T: 0.1 * T**1.1 * (2 if p == "SW-GP-UCB" else 1))
-    assert verdicts(bad, "Remark 2") == {UNDECIDED}
-    assert verdicts(bad, "Section III-B") == {UNDECIDED}
-    assert verdicts(bad, "Section I") == {FAILS}
-    assert verdicts(bad, "Remark 1") == {FAILS}
-    high = sweep(lambda p, T: 11.0 * T)
-    assert theorem_1(high) == FAILS
-    assert theorem_1(good) == VACUOUS
-    assert theorem_1(good.assign(bound=0.9 * good["random"])) == HOLDS
-
-
-def theorem_1(frame: pd.DataFrame) -> str:
-    """The verdict on the bound in the sweeps."""
-    claims = _zhou_page.make_claims({"horizon": frame}, None)
-    return next(c.verdict for c in claims if c.where == "Theorem 1")
-
-
-def test_what_was_not_run_is_not_testable() -> None:
-    assert {c.verdict for c in _zhou_page.make_claims({}, None)} == {UNTESTED}
-
-
 @pytest.mark.slow
 def test_the_short_form_writes_csv_pictures_page_and_claims(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(zhou, "HORIZONS", (300, 310, 320, 330))
@@ -131,13 +89,3 @@ def test_the_short_form_writes_csv_pictures_page_and_claims(tmp_path, monkeypatc
     assert (tmp_path / "RESULTS.md").stat().st_mtime_ns > before
     gaps = pd.read_csv(tmp_path / "gap.csv")
     assert gaps["norm"].max() > 1, "earlier work's bound has a counterexample"
-
-
-def test_unknown_parts_are_refused() -> None:
-    with pytest.raises(SystemExit):
-        zhou.main(["nothing"])
-
-
-def test_the_page_is_there_without_any_run(tmp_path) -> None:
-    _zhou_page.write(tmp_path)
-    assert "not testable here" in (tmp_path / "RESULTS.md").read_text()
