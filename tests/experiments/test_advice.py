@@ -219,22 +219,6 @@ def test_more_rivals_make_less_sure():
         assert two.confidence > SURE > LIKELY
 
 
-@pytest.mark.parametrize(
-    ("regret", "random", "message"),
-    [
-        ({}, torch.ones(5), "regret must be"),
-        ({"a": torch.ones(4)}, torch.ones(5), "regret of a must have shape"),
-        ({"a": torch.full((5,), torch.nan)}, torch.ones(5), "regret of a"),
-        ({"a": torch.ones(0)}, torch.ones(0), "regret of a must have shape"),
-        ({"a": torch.ones(5)}, 1.0, "regret of random must be a tensor"),
-        ({"a": [1.0] * 5}, torch.ones(5), "regret of a must be a tensor"),
-    ],
-)
-def test_what_cannot_be_compared_is_refused(regret, random, message):
-    with pytest.raises(ValueError, match=message):
-        advise(regret, random)
-
-
 def test_what_is_beside_the_lead_is_said_in_its_range():
     regret, random = table(3)
     same = advice_of_replicates(advise({"a": regret["p0"], "b": regret["p0"].clone()}, random))[0]

@@ -148,20 +148,6 @@ def test_arms_without_a_coordinate_get_error_bars() -> None:
     np.testing.assert_allclose(ends[:, 1] - ends[:, 0], 4 * variance.sqrt().numpy())
 
 
-def test_bad_steps_and_sizes_are_refused(problem) -> None:
-    policy, history = played("igp_ucb", problem)
-    for steps in (0, T + 1, [], [4, 3], [3, 3]):
-        with pytest.raises(ValueError, match=rf"steps must be ascending integers in 1, ..., {T}, got "):
-            plot_posterior(history, policy, steps)
-    with pytest.raises(ValueError, match=r"truth must have shape \(15,\) or \(1, 15\)"):
-        plot_posterior(history, policy, 3, truth=torch.zeros(14))
-    two = recipes.build("igp_ucb", problem, horizon=T, replicates=2)
-    with pytest.raises(ValueError, match=r"policy.replicates must be 1 or the history's 3, got 2"):
-        plot_posterior(history, two, 3)
-    with pytest.raises(ValueError, match="arms must be None with a policy"):
-        plot_posterior(history, policy, 3, arms=problem.arms)
-
-
 def test_over_a_domain_of_one_dimension_the_slice_is_drawn_over_its_points() -> None:
     problem = make("dynamic-levy", dim=1, horizon=12, replicates=2)
     policy = recipes.build("sw_gp_ucb", problem, horizon=12, replicates=2, window=5)
@@ -178,13 +164,3 @@ def test_over_a_domain_of_one_dimension_the_slice_is_drawn_over_its_points() -> 
     spread = plot_posterior(history, policy, 12).lines[0].get_xdata()
     low, high = problem.domain.bounds.flatten().tolist()
     assert (len(spread), spread[0], spread[-1]) == (200, low, high)
-
-
-def test_points_of_several_dimensions_are_refused_with_candidates_too() -> None:
-    """Candidates would be drawn over their index, and the points played over their first coordinate."""
-    problem = make("dynamic-levy", dim=2, horizon=12)
-    policy = recipes.build("igp_ucb", problem, horizon=12, replicates=1)
-    history = run(policy, problem, 12)
-    for arms in (None, torch.rand(5, 2).double()):
-        with pytest.raises(ValueError, match=r"history must be of arms, or of points of one dimension, got"):
-            plot_posterior(history, policy, 12, arms=arms)

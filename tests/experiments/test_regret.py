@@ -43,17 +43,6 @@ def test_random_play_is_compared_with_the_best_arm_within_a_limit():
     assert found.random == pytest.approx(float(mean.sum(-1).mean()))
 
 
-@pytest.mark.parametrize("masked", [False, True])
-def test_random_play_meets_its_expected_regret(masked):
-    generator = torch.Generator().manual_seed(0)
-    table = torch.rand(1, 5, 8, generator=generator, dtype=torch.float64)
-    mask = torch.rand(5, 8, generator=generator) < 0.6
-    problem = TableProblem(table, list(mask) if masked else None)
-    history = run(RandomPolicy(8, 400, seed=1), problem, 50)
-    expected = float(random_regret(problem, 50).sum())
-    assert abs(history.mean_cumulative_regret - expected) < 4 * history.standard_error
-
-
 def test_the_summary_has_one_row_per_policy():
     problem = TableProblem(TABLE)
     histories = {"a": run(FixedPolicy([[0, 0], [0, 0]], 3), problem, 2)}
@@ -78,11 +67,6 @@ def test_per_step_averages_equal_the_sums_by_hand():
 def test_one_replicate_has_no_standard_error():
     frame = per_step({"a": run(FixedPolicy([[0, 1]], 3), TableProblem(TABLE[:1]), 2)})
     assert frame["standard_error"].isna().all()
-
-
-def test_a_horizon_below_one_is_refused():
-    with pytest.raises(ValueError, match="horizon must be an integer >= 1"):
-        random_regret(TableProblem(TABLE), 0)
 
 
 def test_random_regret_on_a_continuous_domain_is_that_of_play_at_random():

@@ -9,7 +9,6 @@ import torch
 from bandits_torch import make, recipes, run
 from bandits_torch.experiments.earned import random_regret
 from bandits_torch.experiments.sweep import FromStep, play_starts, starts_of
-from bandits_torch.policies import RandomPolicy
 from bandits_torch.problems import Replay
 from bandits_torch.streams import ReplicateStreams
 
@@ -81,12 +80,6 @@ def test_a_start_pulls_as_the_problem_does_also_if_rewards_are_not_expectation_p
         assert torch.equal(part.pull(step, arm, one), problem.pull(60 + step, arm, other))
 
 
-def test_simulations_have_starts_too():
-    problem = make("tv-gp", num_arms=6, replicates=2)
-    starts = play_starts(problem, {"r": lambda part, steps: RandomPolicy(6, replicates=2)}, 300)
-    assert (starts.regret["r"] / starts.random - 1).abs().max() < 0.5
-
-
 def test_what_is_measured_beside_the_reward_is_there_from_any_start():
     problem = make("safe-tv-gp", num_arms=8, horizon=120, replicates=2)
     part, arm = FromStep(problem, 61, 60), torch.tensor([3, 5])
@@ -106,14 +99,3 @@ def test_what_is_measured_beside_the_reward_is_there_from_any_start():
         assert torch.equal(one, other)
     build = partial(recipes.build, "safe_gp_ucb", replicates=2)
     assert play_starts(problem, {"safe": lambda p, T: build(problem=p, horizon=T)}, 120).steps == 60
-
-
-def test_a_problem_over_points_has_no_starts():
-    with pytest.raises(ValueError, match="problem must be one over arms, got 'DynamicAckley'"):
-        FromStep(make("dynamic-ackley", dim=1, horizon=120), 1, 60)
-
-
-@pytest.mark.parametrize(("first", "horizon"), [(0, 5), (1, 0), (190, 20), (1.5, 2)])
-def test_starts_that_are_not_there_are_refused(first, horizon):
-    with pytest.raises(ValueError, match=r"first|horizon"):
-        FromStep(record(), first, horizon)

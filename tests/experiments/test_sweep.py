@@ -245,15 +245,6 @@ def test_bad_arguments_are_refused(options, message, monkeypatch):
     assert BUILT == []
 
 
-def test_torch_has_its_threads_back_after_a_cell():
-    torch.set_num_threads(2)
-    try:
-        sweep({"table": Table()}, {"random": Counted()}, 3)
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(1)
-
-
 def test_tensors_mappings_and_dataclasses_among_the_options_define_a_cell_too():
     def key(width, kernel):
         return cell_of(policy=RecipeSetting("gp_ucb", {"width": width, "kernel": kernel})).key
@@ -315,8 +306,3 @@ def test_all_policies_of_a_race_meet_the_same_noise():
     histories = race({"left": FixedPolicy(script, 3), "middle": FixedPolicy(script + 1, 3)}, problem, 30)
     noise = [h.rewards - h.expected_rewards for h in histories.values()]
     torch.testing.assert_close(noise[0], noise[1], rtol=0, atol=1e-12)
-
-
-def test_an_empty_race_is_refused():
-    with pytest.raises(ValueError, match="at least one policy"):
-        race({}, make("gp"), 3)
