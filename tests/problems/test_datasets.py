@@ -104,9 +104,6 @@ def _same_knowledge(one: Replay, other: Replay) -> None:
     torch.testing.assert_close(one.history, other.history, equal_nan=True)
 
 
-# --- made-up files ---
-
-
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", FILES)
 def test_steps_are_units_of_time_and_folders_are_searched(tmp_path: Path, name: str) -> None:
@@ -271,9 +268,6 @@ def test_arrays_of_different_lengths_are_refused(tmp_path: Path) -> None:
         make("molene-wind", data=_save(tmp_path, "molene_weather.npz", arrays))
 
 
-# --- real files ---
-
-
 @needs_data
 def test_real_14_march_has_the_46_motes_of_the_file() -> None:
     assert REAL is not None
@@ -286,19 +280,6 @@ def test_real_14_march_has_the_46_motes_of_the_file() -> None:
     hottest = problem.table.max(-1)
     assert hottest.indices.unique().numel() == 15
     assert (hottest.values.mean() - problem.table.mean(0).max()).item() == pytest.approx(1.8, abs=0.05)
-
-
-@needs_data
-def test_real_history_has_nothing_of_the_played_day(tmp_path: Path) -> None:
-    assert REAL is not None
-    with np.load(REAL / "intel_temperature.npz") as loaded:
-        arrays = {name: loaded[name] for name in ("temperature", "observed", "time", "xy", "mote_id")}
-    real = make("intel-temperature", data=REAL)
-    assert real.history_times[-1] == 0.0
-    arrays["temperature"] = arrays["temperature"].copy()
-    arrays["temperature"][13 * 144 :] = 99.0
-    arrays["temperature"][~arrays["observed"]] = -99.0
-    _same_knowledge(real, make("intel-temperature", data=_save(tmp_path, "intel_temperature.npz", arrays)))
 
 
 @pytest.mark.sampled(5)

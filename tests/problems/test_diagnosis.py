@@ -37,19 +37,6 @@ def test_a_few_missing_days_of_three_years_are_not_zero_percent():
     assert "irregular: 0.3% of the gaps" in str(diagnose(table))
 
 
-@pytest.mark.slow
-def test_the_interval_of_noise_covers_it_nine_times_in_ten():
-    generator = np.random.default_rng(3)
-    covered = 0
-    for _ in range(200):
-        table = np.cumsum(0.05 * generator.standard_normal((400, 3)), 0)
-        table += 2.0 * generator.standard_normal((400, 3))
-        table[generator.random(table.shape) < 0.1] = np.nan
-        low, high = diagnose(torch.from_numpy(table)).noise_interval
-        covered += low <= 2.0 <= high
-    assert 170 <= covered <= 190
-
-
 def test_the_interval_of_noise_covers_it_where_rows_are_few():
     generator = np.random.default_rng(0)
     covered = 0

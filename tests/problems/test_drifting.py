@@ -97,24 +97,6 @@ def test_forgetting_rate_of_switches_is_that_of_switches_placed_at_random() -> N
     assert SwitchingFunctions(horizon=1000, switches=()).knowledge.forgetting_rate == 0
 
 
-# --- tv-gp ---
-
-
-def test_tv_gp_is_the_exact_recursion_with_independent_innovations() -> None:
-    """Stationary law, lag-one covariance, independent innovations: Monte Carlo, within 4.5 errors."""
-    eps, draws = 0.2, 2000
-    problem = TVGPDraws(forgetting_rate=eps, num_arms=5, layout="grid", replicates=draws, kernel="matern")
-    K = covariance(problem.knowledge.kernel, problem.arms)
-    for step in (1, 127, 128):  # the last pair straddles two blocks
-        now, then = problem.expected_rewards(step), problem.expected_rewards(step + 1)
-        error = ((K**2 + 1) / draws).sqrt()
-        assert ((now.T @ now / draws - K).abs() < 4.5 * error).all()
-        assert ((then.T @ then / draws - K).abs() < 4.5 * error).all()
-        innovation = then - (1 - eps) ** 0.5 * now
-        assert ((innovation.T @ innovation / draws - eps * K).abs() < 4.5 * eps * error).all()
-        assert ((innovation.T @ now / draws).abs() < 4.5 * (eps / draws) ** 0.5).all()
-
-
 def test_tv_gp_blocks_equal_the_recursion_step_by_step() -> None:
     from bandits_torch.problems.simulated import covariance_root, gp_draws, problem_streams
 
@@ -143,9 +125,6 @@ def test_tv_gp_bound_covers_the_norms() -> None:
     norms = (path * torch.linalg.solve(K, path.mT.contiguous()).mT).sum(-1).sqrt()
     failed = (norms > problem.knowledge.rkhs_bound).any(0).double().mean()
     assert failed <= 0.1
-
-
-# --- cosine ---
 
 
 def test_phase_follows_the_papers_schedule() -> None:
@@ -193,9 +172,6 @@ def test_cosine_kernel_is_the_average_covariance_to_second_order() -> None:
     near = differences.norm(dim=-1) < 0.3
     averaged = 0.32 * torch.cos(3 * differences[near] @ problem.theta.T).mean(-1)
     assert (averaged - K[near]).abs().max() < 0.015
-
-
-# --- moving peaks ---
 
 
 def test_peaks_move_every_period_only() -> None:

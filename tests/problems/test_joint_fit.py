@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from bandits_torch.kernels import estimate_covariance
-from bandits_torch.problems import ForgettingFit, Replay, TVGPDraws, fit_forgetting, fit_forgetting_rate
+from bandits_torch.problems import ForgettingFit, Replay, TVGPDraws, fit_forgetting
 from bandits_torch.problems.forgetting_fit import arm_evidence, draw_tables, without_noise
 from tests.reference.dense_arms import dense_arm_evidence
 
@@ -67,15 +67,6 @@ def test_rate_and_noise_are_found_and_their_intervals_cover_them(
     assert all(fit.noise_interval[1] < 4 * fit.noise_interval[0] for fit in fits)
 
 
-def test_noise_that_was_fixed_at_five_per_cent_made_the_rate_twenty_times_too_high() -> None:
-    table = _table(120, 0.0077, 0.15, 0)
-    C, times = estimate_covariance(table), torch.arange(120.0).double()
-    assert fit_forgetting_rate(table, times, C, 0.05 * float(C.diagonal().mean())) > 0.8
-    fit = _fit(table)
-    assert fit.forgetting_rate < 0.05
-    assert fit.noise_variance == pytest.approx(0.15, rel=0.15)
-
-
 def test_unit_of_rewards_and_of_time_change_the_fit_in_step() -> None:
     table, times = _table(150, 0.1, 0.2, 1), torch.arange(150.0).double()
     one, other = _fit(table), _fit(1e6 * table + 1e9, 2 * times + 1.7e9)
@@ -116,15 +107,6 @@ def test_less_noise_than_the_range_holds_is_told_without_a_warning() -> None:
     fit = _fit(_table(300, 0.03, 1e-6, 0))
     assert fit.at_end == ("noise_variance",)
     assert fit.noise_interval[0] == 0
-
-
-def test_a_replay_plays_better_for_it() -> None:
-    table = _table(150, 0.03, 0.15, 0)
-    problem = Replay(table, warm_up=0.6)
-    assert problem.fit is not None
-    assert problem.knowledge.forgetting_rate == problem.fit.forgetting_rate
-    assert problem.knowledge.noise_variance == problem.fit.noise_variance
-    assert Replay(table, noise_fraction=0.1).fit is None
 
 
 @pytest.mark.parametrize(

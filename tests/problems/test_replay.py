@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from bandits_torch.kernels import estimate_covariance
-from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.problems import Replay, RewardTable, fit_forgetting, fit_forgetting_rate, make
 from bandits_torch.problems.forgetting_fit import without_noise
 from bandits_torch.streams import ReplicateStreams
@@ -91,23 +90,21 @@ def test_prior_mean_options() -> None:
     assert Replay(_table(5), history=history, prior_mean=1.5).knowledge.prior_mean == 1.5
 
 
-def test_given_forgetting_rate_and_noise_fraction_are_used() -> None:
-    known = Replay(_table(), forgetting_rate=0.25, noise_fraction=0.5).knowledge
-    assert known.forgetting_rate == 0.25
-    C = estimate_covariance(_table()[:10])
-    assert known.noise_variance == pytest.approx(0.5 * C.diagonal().mean().item())
-    torch.testing.assert_close(known.kernel.covariance, without_noise(C, float(known.noise_variance)))
-
-
 def test_rate_is_fitted_to_a_given_noise_and_noise_beside_a_given_rate() -> None:
     history, times = _table(30), torch.arange(30.0).double()
     C = estimate_covariance(history)
     noise = 0.2 * float(C.diagonal().mean())
-    known = Replay(_table(5), history=history, noise_fraction=0.2).knowledge
-    assert known.forgetting_rate == fit_forgetting_rate(history, times, without_noise(C, noise), noise)
+    replay = Replay(_table(5), history=history, noise_fraction=0.2)
+    assert replay.knowledge.forgetting_rate == fit_forgetting_rate(
+        history, times, without_noise(C, noise), noise
+    )
+    assert replay.fit is None
     known = Replay(_table(5), history=history, forgetting_rate=0.25).knowledge
     assert known.forgetting_rate == 0.25
     assert known.noise_variance == fit_forgetting(history, times, C).noise_variance
+    known = Replay(_table(5), history=history, forgetting_rate=0.25, noise_fraction=0.2).knowledge
+    assert (known.forgetting_rate, known.noise_variance) == (0.25, noise)
+    torch.testing.assert_close(known.kernel.covariance, without_noise(C, noise))
 
 
 def test_missing_rewards_are_masked_and_rows_without_any_are_left_out() -> None:
@@ -172,18 +169,6 @@ def test_to_moves_rewards_mask_and_knowledge() -> None:
     assert problem.knowledge.kernel(problem.arms).to_dense().dtype == torch.float32
 
 
-def test_knowledge_makes_a_model_on_indices() -> None:
-    problem = Replay(_table(), arms=torch.rand(4, 2, generator=torch.Generator().manual_seed(0)))
-    known = problem.knowledge
-    model = ArmGP(problem.arms, known.kernel, known.noise_variance, prior_mean=known.prior_mean)
-    model.observe(torch.tensor([[2.0]]).double(), problem.expected_rewards(1)[:, 2:3])
-    posterior = model.posterior(torch.arange(4.0).double().unsqueeze(-1))
-    C = known.kernel.covariance
-    pulled = problem.table[0, 2] - known.prior_mean[2]
-    mean = known.prior_mean + C[:, 2] * pulled / (C[2, 2] + known.noise_variance)
-    torch.testing.assert_close(posterior.mean.squeeze(-1), mean)
-
-
 def test_reward_table_brings_times_and_names() -> None:
     table = RewardTable(_table(), torch.arange(50.0).double() * 2, ("a", "b", "c", "d"))
     problem = Replay(table)
@@ -191,16 +176,7 @@ def test_reward_table_brings_times_and_names() -> None:
     assert problem.time(2) == 2.0
 
 
-@pytest.mark.parametrize("kind", [torch.long, torch.float32])
-def test_a_table_of_other_numbers_is_replayed_as_one_of_float64(kind: torch.dtype) -> None:
-    rewards = (8 * _table()).round().to(kind)
-    one, other = (Replay(RewardTable(part)) for part in (rewards, rewards.double()))
-    assert torch.equal(one.table, other.table)
-    assert one.knowledge.noise_variance == other.knowledge.noise_variance
-    assert torch.equal(one.knowledge.prior_mean, other.knowledge.prior_mean)
-
-
-GOOD = {"table": _table(20)}
+GOOD, NOT_PLAYED = {"table": _table(20)}, torch.cat([_table(10), torch.full((10, 4), float("nan"))])
 BAD = [  # other single arguments: tests/fuzz
     ({"prior_mean": float("nan")}, "prior_mean must be a finite number"),
     ({"table": _table()[0]}, "rewards must have shape"),
@@ -236,6 +212,7 @@ BAD = [  # other single arguments: tests/fuzz
         "history_times must be a tensor",
     ),
     ({"horizon": 17}, r"horizon must be an integer in 1, \.\.\., 16"),
+    ({"table": NOT_PLAYED, "warm_up": 0.5}, "table must be a table with rewards left to play"),
 ]
 
 
@@ -243,13 +220,6 @@ BAD = [  # other single arguments: tests/fuzz
 def test_bad_arguments_are_refused(changes: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Replay(**(GOOD | changes))  # type: ignore[arg-type]
-
-
-def test_table_whose_played_part_is_empty_is_refused() -> None:
-    table = _table(20)
-    table[10:] = float("nan")
-    with pytest.raises(ValueError, match="table must be a table with rewards left to play"):
-        Replay(table, warm_up=0.5)
 
 
 def test_make_replays_a_file(tmp_path: Path) -> None:

@@ -178,6 +178,12 @@ def test_a_file_is_read_as_meant_or_refused_by_what_is_wrong(tmp_path, content, 
         ({"ignore": [["a"]]}, "ignore must be names"),
         ({"separator": "\r"}, "separator must be one character, no quote or end of a line"),
         ({"long": "a,a"}, "long must be 'ARM,REWARD'"),
+        ({"time_column": "hour"}, "time_column must be one of the columns when, a, b, c, got 'hour'"),
+        ({"rewards": ["a", "z"]}, "rewards must be one of a, b, c, got 'z'"),
+        (
+            {"missing": "zero"},
+            "missing must be 'mask', 'unavailable', 'forward-fill', or what missing.*'zero'",
+        ),
     ],
 )
 def test_options_that_cannot_be_are_refused_by_name(
@@ -185,19 +191,6 @@ def test_options_that_cannot_be_are_refused_by_name(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         read_table(_write(tmp_path, CSV), **options)
-
-
-def test_unknown_columns_and_options_are_refused(tmp_path: Path) -> None:
-    path = _write(tmp_path, CSV)
-    with pytest.raises(ValueError, match="time_column must be one of the columns when, a, b, c, got 'hour'"):
-        read_table(path, time_column="hour")
-    with pytest.raises(ValueError, match="rewards must be one of a, b, c, got 'z'"):
-        read_table(path, ["a", "z"])
-    with pytest.raises(
-        ValueError,
-        match=r"missing must be 'mask', 'unavailable', 'forward-fill', or what missing.*got 'zero'",
-    ):
-        read_table(path, missing="zero")
 
 
 def test_missing_files_and_unknown_suffixes_are_refused(tmp_path: Path) -> None:
