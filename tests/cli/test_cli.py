@@ -60,18 +60,6 @@ def test_a_race_writes_a_table_a_picture_and_a_record_and_shows_regret_against_r
     assert imread(out / "regret.png").shape[:2] == (750, 1200)
 
 
-def test_the_same_seed_gives_the_same_race(tmp_path):
-    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        raced(tmp_path / name, *SMALL, "--seed", seed)
-    tables = [(tmp_path / name / "regret.csv").read_text() for name in "abc"]
-    assert tables[0] == tables[1] != tables[2]
-
-
-def test_a_single_replicate_has_no_standard_error(tmp_path):
-    _, _, record = raced(tmp_path, *SMALL, "--replicates", "1")
-    assert record["results"]["gp_ts"]["standard_error"] is None
-
-
 def test_options_reach_the_problem_and_the_policies(monkeypatch, tmp_path):
     asked, build = [], recipes.build
     monkeypatch.setattr(
@@ -81,9 +69,9 @@ def test_options_reach_the_problem_and_the_policies(monkeypatch, tmp_path):
     )
     settings = ["problem.switches=[10, 20]", "window=2", "prior_mean=0.5", "gp_ts.prior_mean=0.25"]
     options = [part for one in settings for part in ("--option", one)]
-    _, _, record = raced(tmp_path, *SMALL, "--policies", "sw_gp_ucb,gp_ts", *options)
+    _, _, record = raced(tmp_path, *SMALL, "--policies", "sw_gp_ucb,gp_ts", "--seed", 6, *options)
     window, gp_ts = {"window": 2, "prior_mean": 0.5}, {"prior_mean": 0.25}
-    assert asked == [{"horizon": 30, "replicates": 3, "seed": 0} | one for one in (window, gp_ts)]
+    assert asked == [{"horizon": 30, "replicates": 3, "seed": 6} | one for one in (window, gp_ts)]
     known = {"num_arms": 8, "switches": [10, 20]}
     assert record["options"] == {"problem": known, "sw_gp_ucb": window, "gp_ts": gp_ts}
 

@@ -39,9 +39,6 @@ def record(whole, tmp_path):
     return shutil.copytree(whole, tmp_path / "first") / "run.json"
 
 
-# -- from the record -----------------------------------------------------------------------------------
-
-
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "arguments",
@@ -107,9 +104,6 @@ def test_what_is_no_record_or_was_changed_by_hand_is_refused(content, message, r
     record.write_text(changed)
     assert message in call("rerun", record, "--out", tmp_path / "out", code=2).stderr
     assert not (tmp_path / "out").exists()
-
-
-# -- on from where it was cut off ----------------------------------------------------------------------
 
 
 def cut_off(out, every=5):

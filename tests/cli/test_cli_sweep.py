@@ -1,9 +1,5 @@
 """The sweep of the command line."""
 
-import subprocess
-import sys
-import time
-
 import pandas as pd
 import pytest
 
@@ -78,31 +74,3 @@ def test_cells_of_other_data_at_the_same_path_are_not_used_again(tmp_path):
     assert lost(1, "--resume") == first
     assert "out holds the sweep.csv of another sweep" in lost(100, "--resume", code=2)
     assert lost(100, "--overwrite") == pytest.approx([100 * one for one in first])
-
-
-@pytest.mark.slow
-def test_a_sweep_that_is_killed_goes_on_as_if_it_had_not_been(tmp_path):
-    asked = ["--problems", "gp,switching", "--policies", "random,gp_ucb,sw_gp_ucb", "--horizon", "200"]
-    asked += ["--replicates", "4", "--block", "1", "--option", "num_arms=20"]
-    command = [sys.executable, "-m", "bandits_torch", "sweep", *asked, "--out", str(tmp_path / "cut")]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        while process.poll() is None and len(list((tmp_path / "cut").glob("cells/*.npz"))) < 3:
-            time.sleep(0.01)
-        process.kill()
-    finished = {path.name: path.read_bytes() for path in (tmp_path / "cut" / "cells").glob("*.npz")}
-    assert 3 <= len(finished) < 24, "killed on the way"
-    assert not (tmp_path / "cut" / "sweep.csv").exists()
-    call(*asked, "--out", tmp_path / "cut", "--resume")
-    for name, before in finished.items():
-        assert (tmp_path / "cut" / "cells" / name).read_bytes() == before
-    call(*asked, "--out", tmp_path / "whole")
-    cut, whole = (pd.read_csv(tmp_path / name / "sweep.csv") for name in ("cut", "whole"))
-    pd.testing.assert_frame_equal(cut.drop(columns="ms_per_step"), whole.drop(columns="ms_per_step"), rtol=0)
-
-
-def test_real_data_that_are_not_given_fail_their_cells_alone(tmp_path):
-    result = call(
-        "--problems", "molene-wind,gp", "--policies", "random", "--horizon", 3, "--out", tmp_path, code=1
-    )
-    assert "failed: molene-wind, random, replicates 0 to 9: ValueError: data must be given" in result.stderr
-    assert set(pd.read_csv(tmp_path / "sweep.csv")["problem"]) == {"gp"}
