@@ -3,30 +3,16 @@
 import numpy as np
 import pytest
 import torch
-from gpytorch.kernels import RBFKernel
 
-from bandits_torch import (
-    ArmGP,
-    AskTell,
-    Domain,
-    IndexPolicy,
-    UpperConfidenceBound,
-    load_policy,
-    recipes,
-    save_policy,
-)
+from bandits_torch import AskTell, Domain, IndexPolicy, UpperConfidenceBound, recipes
 from bandits_torch.checkpoint import described
 from bandits_torch.kernels import QuasiPeriodicKernel
 from bandits_torch.policies import EventTriggeredRestart, Observation, SlidingWindow
 from bandits_torch.theory import ConstantWidth, SrinivasBayesianWidth
-from tests.reference import all_recipes
 from tests.reference.asking import IN_TURN, live, refused, reward_of
 from tests.reference.index_policies import ARMS, KERNEL, N, arm_gp, drifting
 
 T = 30
-
-
-# -- late, out of order ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", recipes.RECIPES)
@@ -94,9 +80,6 @@ def test_what_must_predict_a_reward_first_cannot_do_so_for_a_past_that_drifted()
     assert asked.drop(before=2.0) == 1
 
 
-# -- what is believed of later ---------------------------------------------------------------------------
-
-
 def asked_of_days(policy):
     """Three days of a reward with a daily cycle, arms out of phase, asked and told hour by hour."""
     live = AskTell(policy)
@@ -129,32 +112,6 @@ def test_what_will_be_best_in_hours_is_told_by_a_cycle_and_not_by_forgetting():
     torch.testing.assert_close(torch.stack(far), torch.tensor([[[0.0] * 4], [[1.0] * 4]]).double())
 
 
-def test_a_prediction_is_the_policys_and_changes_nothing():
-    asked = live("tv_gp_ucb")
-    questions = [asked.ask(float(step)) for step in range(4)]
-    for question in questions[:3]:
-        asked.tell(question.id, reward_of(question))
-    before = described(asked.state_dict())
-    mean, deviation = asked.predict(7.5)
-    expected = asked.policy.marginals(7.5)
-    assert torch.equal(mean, expected[0])
-    torch.testing.assert_close(deviation.square(), expected[1])
-    assert described(asked.state_dict()) == before
-    mixture = live("auto")
-    assert all(part.shape == (1, 12) for part in mixture.predict(2.0))
-
-
-def test_points_are_predicted_where_points_are_played():
-    square = Domain(torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double())
-    asked = AskTell(recipes.tv_gp_ucb(square, RBFKernel(), 0.1, width=1.0, search={"initial": 4}))
-    question = asked.ask(0.0)
-    asked.tell(question.id, 2.0)
-    mean, deviation = asked.predict(0.0, torch.cat([question.arm, 1 - question.arm]))
-    assert mean.shape == deviation.shape == (1, 2)
-    assert mean[0, 0] == pytest.approx(2.0 / 1.1)
-    refused(asked, lambda: asked.predict(0.0), r"points must be \(N, 2\) points, got None")
-
-
 @pytest.mark.parametrize(
     ("name", "act", "message"),
     [
@@ -176,9 +133,6 @@ def test_what_cannot_be_predicted_is_refused(name, act, message):
     refused(asked, lambda: act(asked), message)
 
 
-# -- twice, never, wrong --------------------------------------------------------------------------------
-
-
 def test_the_first_answer_counts_and_the_others_say_that_they_do_not():
     asked = live("tv_gp_ucb")
     question = asked.ask(1.0)
@@ -189,81 +143,14 @@ def test_the_first_answer_counts_and_the_others_say_that_they_do_not():
     assert described(asked.state_dict()) == before
 
 
-def test_what_is_dropped_leaves_the_same_policy_as_what_was_never_asked():
-    asked, plain = live("sw_gp_ucb"), all_recipes.build("sw_gp_ucb", 1, T)[0]
-    for step in range(20):
-        question = asked.ask(float(step))
-        if step % 3 == 0:
-            assert asked.drop(ids=[question.id]) == 1
-            continue
-        asked.tell(question.id, reward_of(question))
-        choice = plain.choose(float(step))
-        assert torch.equal(choice.arm, question.arm)
-        plain.learn(
-            Observation(float(step), choice.arm, torch.tensor([reward_of(question)]).double(), choice.why)
-        )
-    assert described(asked.policy.state_dict()) == described(plain.state_dict())
-    assert asked.open == ()
-    assert not asked.tell(3, 1.0)
-    late = [asked.ask(20.0 + k).id for k in range(3)]
-    assert asked.drop(before=21.0) == 1
-    assert asked.open == tuple(late[1:])
-
-
-# -- time and arms --------------------------------------------------------------------------------------
-
-
-def test_arms_that_are_gone_are_not_chosen_and_those_that_come_are():
-    policy = IndexPolicy(arm_gp((1,)), UpperConfidenceBound, width=SrinivasBayesianWidth(N, 0.1), seed=1)
-    asked = AskTell(policy)
-    pending = asked.ask(0.0)
-    for step in range(1, 6):
-        gone = torch.ones(N, dtype=torch.bool)
-        gone[step % N] = False
-        question = asked.ask(float(step), gone)
-        assert int(question.arm) != step % N
-        asked.tell(question.id, -1.0)
-    with pytest.raises(
-        ValueError, match="width must be given: SrinivasBayesianWidth depends on the number of arms"
-    ):
+def test_arms_that_come_to_a_policy_come_with_the_width_of_their_number():
+    policy = IndexPolicy(arm_gp((1,)), UpperConfidenceBound, width=SrinivasBayesianWidth(N, 0.1))
+    with pytest.raises(ValueError, match="width must be given: SrinivasBayesianWidth depends on the number"):
         policy.add_arms(ARMS[:1] + 5)
-    policy.add_arms(ARMS[:1] + 5, width=SrinivasBayesianWidth(N + 1, 0.1))
-    assert policy.num_arms == N + 1
-    assert asked.tell(pending.id, -1.0)  # asked of the smaller set
-    question = asked.ask(7.0)
-    assert int(question.arm) == N  # of which nothing is known
-    assert float(policy.trace()["width"]) == pytest.approx(
-        float(SrinivasBayesianWidth(N + 1, 0.1)(7, policy.model))
-    )
-
-    always = ArmGP(torch.cat([ARMS, ARMS[:1] + 5]), KERNEL, 0.1, batch_shape=(1,))
-    arm, reward = policy.model.train_inputs[0], policy.model.train_targets
-    always.observe(arm, reward.unsqueeze(-1))
-    torch.testing.assert_close(torch.stack(policy.model.marginals()), torch.stack(always.marginals()))
-
-
-# -- processes ------------------------------------------------------------------------------------------
-
-
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("name", all_recipes.of_every_kind())
-def test_open_questions_move_between_processes_with_the_policy(name, tmp_path):
-    """Saved and loaded into fresh objects between all calls; of two questions at a time one is never answered."""
-    kept, moving = live(name), live(name)
-    for step in range(12):
-        questions = kept.ask(float(step), count=2)
-        again = moving.ask(float(step), count=2)
-        assert [one.arm.tolist() for one in again] == [one.arm.tolist() for one in questions]
-        save_policy(tmp_path / "live", moving)
-        moving = live(name)
-        load_policy(tmp_path / "live", moving)
-        assert moving.open == kept.open == (*range(1, 2 * step, 2), 2 * step, 2 * step + 1)
-        for asked in (kept, moving):
-            assert asked.tell(questions[0].id, reward_of(questions[0]))
-    assert described(moving.state_dict()) == described(kept.state_dict())
-
-
-# -- told no more than what can be chosen -----------------------------------------------------------------
+    wider = SrinivasBayesianWidth(N + 1, 0.1)
+    policy.add_arms(ARMS[:1] + 5, width=wider)
+    policy.choose(1.0)
+    assert float(policy.trace()["width"]) == pytest.approx(float(wider(1, policy.model)))
 
 
 def test_auto_is_told_what_the_recipe_can_be_told():
@@ -279,9 +166,7 @@ def test_auto_is_told_what_the_recipe_can_be_told():
 
 @pytest.mark.parametrize("choices", [2.5, "north", np.int64(3), np.eye(3), [[0.1], [0.2]]], ids=repr)
 def test_choices_of_another_kind_are_refused_with_what_they_may_be(choices):
-    with pytest.raises(
-        ValueError, match=r"choices must be how many arms there are, their names, .* or a Domain, got"
-    ):
+    with pytest.raises(ValueError, match=r"choices must be how many arms there are, .* or a Domain, got"):
         AskTell.auto(choices)
 
 

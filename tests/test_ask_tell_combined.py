@@ -118,9 +118,7 @@ def test_a_context_by_itself_is_refused_with_the_way_to_tell_it(options):
         asked.ask(0.0, CONTEXTS[0])
     assert asked.asked == 0
     for call in (asked.ask, asked.predict, asked.policy.choose):
-        with pytest.raises(
-            ValueError, match=r"^context must be 1 number .*: `context=` of an AskTell, or .*ArmContext"
-        ):
+        with pytest.raises(ValueError, match=r"^context must be 1 number .*: `context=` of .*ArmContext"):
             call(0.0)
     with pytest.raises(ValueError, match=r"pass `choice\.why` to the observation"):
         asked.policy.learn(Observation(0.0, torch.tensor([0]), torch.ones(1).double()))

@@ -8,7 +8,7 @@ import torch
 from bandits_torch import ArmGP, AskTell, load_policy, recipes, save_policy
 from bandits_torch.checkpoint import described
 from bandits_torch.policies.counted import as_gaussian, in_rewards
-from tests.reference.asking import alike
+from tests.reference.asking import alike, refused
 from tests.reference.kernels import rbf
 
 N = 7
@@ -19,9 +19,6 @@ DOUBLE = {"dtype": torch.float64}
 
 def wave(arm, step):
     return torch.sin(1.7 * arm.double() + 0.3 * step)
-
-
-# -- standardised ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 7, 16, 64, 90])
@@ -73,10 +70,10 @@ def test_a_standardised_policy_is_saved_in_its_warm_up_and_goes_on(tmp_path):
 
 
 def test_equal_rewards_leave_the_scale_at_1_and_noise_is_in_units_of_reward():
-    asked = AskTell(recipes.gp_ucb(ARMS, KERNEL, 0.1), standardise=True)
+    asked = AskTell(gp(), standardise=True)
     alike(range(8), lambda arm, step: torch.tensor([1e6 + 0.1], **DOUBLE), asked)
     assert asked.unit[1].tolist() == [1.0]
-    asked = AskTell(recipes.gp_ucb(ARMS, KERNEL, 0.1), standardise=True)
+    asked = AskTell(gp(), standardise=True)
     for step, reward in enumerate((10.0, 30.0)):
         asked.tell(asked.ask(float(step)).id, reward, noise_variance=25.0)
     own = ArmGP(ARMS, KERNEL, 0.1)
@@ -86,9 +83,6 @@ def test_equal_rewards_leave_the_scale_at_1_and_noise_is_in_units_of_reward():
     for arm, reward in zip(arms, (-1.0, 1.0), strict=True):
         own.observe_arms(torch.tensor(arm), torch.tensor(reward, **DOUBLE), noise_variance=torch.tensor(0.25))
     torch.testing.assert_close(asked.policy.policy.model.marginals()[1][0], own.marginals()[1])
-
-
-# -- 0 and 1, and counts --------------------------------------------------------------------------------
 
 
 def by_quadrature(kind, rewards, mean, variance):
@@ -180,23 +174,10 @@ def test_counts_are_predicted_in_counts_and_answers_of_0_and_1_as_probabilities(
     for live, expected in ((counts, math.log(50)), (answers, math.log(3))):
         mean, _ = live.predict(60.0, latent=True)
         assert float(mean) == pytest.approx(expected, rel=0.1)
-    before = AskTell(recipes.gp_ucb(1, torch.eye(1, dtype=dtype), 0.1), rewards="binary").predict(0.0)
-    assert float(before[0]) == pytest.approx(0.5, abs=1e-6)
-    assert float(before[1]) == pytest.approx(of_rewards("binary", 0.0, 1.0)[1], rel=1e-5)
-
-
-def test_a_latent_scale_of_numbers_is_refused():
-    for standardise in (False, True):
-        live = AskTell(recipes.gp_ucb(ARMS, KERNEL, 0.1), standardise=standardise)
-        with pytest.raises(ValueError, match="latent must be False unless rewards are binary or counts"):
-            live.predict(0.0, latent=True)
-
-
-# -- several at once ------------------------------------------------------------------------------------
 
 
 def test_several_rewards_at_once_are_those_told_one_by_one():
-    one, many = (AskTell(recipes.gp_ucb(ARMS, KERNEL, 0.1)) for _ in range(2))
+    one, many = (AskTell(gp()) for _ in range(2))
     for asked in (one, many):
         asked.ask(1.0, count=4)
     noise = [0.1, None, 0.5, 0.2]
@@ -222,40 +203,41 @@ def test_several_rewards_at_once_are_those_told_one_by_one():
 def test_several_rewards_are_learned_all_or_none(ids, rewards, options, message):
     asked = AskTell(recipes.tv_gp_ucb(ARMS, KERNEL, 0.1))
     asked.ask(1.0, count=3)
-    before = described(asked.state_dict())
+    refused(asked, lambda: asked.tell_many(ids, rewards, **options), message)
+
+
+FACTOR, LATENT = {"form": "factor"}, "latent must be False unless rewards are binary or counts"
+NO_SYSTEM = [
+    (lambda: AskTell(gp(), rewards="counts", standardise=True), "standardise must be False"),
+    (lambda: AskTell(recipes.ucb1(N), rewards="binary"), "policy must be an IndexPolicy"),
+    (
+        lambda: AskTell(recipes.auto(N), standardise=True),
+        r"it learns the unit by itself\), got .ModelAveraging",
+    ),
+    (lambda: AskTell(gp(**FACTOR), rewards="binary"), "form='factor'"),
+    *(
+        (lambda one=one: AskTell(gp(), standardise=one).predict(0.0, latent=True), LATENT)
+        for one in (False, True)
+    ),
+]
+
+
+def gp(**options):
+    return recipes.gp_ucb(ARMS, KERNEL, 0.1, **options)
+
+
+@pytest.mark.parametrize(("act", "message"), NO_SYSTEM)
+def test_what_does_not_fit_is_refused_by_name(act, message):
     with pytest.raises(ValueError, match=message):
-        asked.tell_many(ids, rewards, **options)
-    assert described(asked.state_dict()) == before
+        act()
 
 
-def test_what_does_not_fit_is_refused_by_name():
-    gp = recipes.gp_ucb(ARMS, KERNEL, 0.1)
-    cases = [
-        (lambda: AskTell(gp, rewards="counts", standardise=True), "standardise must be False"),
-        (lambda: AskTell(recipes.ucb1(N), rewards="binary"), "policy must be an IndexPolicy"),
-        (
-            lambda: AskTell(recipes.auto(N), standardise=True),
-            r"in another unit \(it learns the unit by itself\), got .ModelAveraging",
-        ),
-        (
-            lambda: AskTell(recipes.gp_ucb(ARMS, KERNEL, 0.1, form="factor"), rewards="binary"),
-            "form='factor'",
-        ),
-    ]
-    for act, message in cases:
-        with pytest.raises(ValueError, match=message):
-            act()
-    for kind, reward, message in (
-        ("binary", 2.0, "reward must be 0 or 1"),
-        ("counts", 1.5, "reward must be integers"),
-    ):
-        asked = AskTell(recipes.gp_ucb(ARMS, KERNEL, 0.1), rewards=kind)
-        question = asked.ask(1.0)
-        before = described(asked.state_dict())
-        for told, text in (({"noise_variance": 0.1}, "noise_variance must be None"), ({}, message)):
-            with pytest.raises(ValueError, match=text):
-                asked.tell(question.id, 1.0 if told else reward, **told)
-        with pytest.raises(ValueError, match="reward must be"):
-            asked.tell(question.id, -1.0)
-        assert described(asked.state_dict()) == before
-    assert AskTell(gp).unit is None
+@pytest.mark.parametrize(("kind", "wrong"), [("binary", 2.0), ("counts", 1.5)])
+def test_rewards_of_another_kind_are_refused(kind, wrong):
+    asked = AskTell(gp(), rewards=kind)
+    question = asked.ask(1.0)
+    refused(asked, lambda: asked.tell(question.id, 1.0, noise_variance=0.1), "noise_variance must be None")
+    expected = {"binary": "reward must be 0 or 1", "counts": "reward must be integers"}[kind]
+    refused(asked, lambda: asked.tell(question.id, wrong), expected)
+    refused(asked, lambda: asked.tell(question.id, -1.0), "reward must be")
+    assert AskTell(gp()).unit is None

@@ -78,9 +78,7 @@ def test_a_state_of_before_is_read_where_there_is_no_control_and_refused_where_t
 def test_what_does_not_fit_is_refused_by_name(told, named):
     with pytest.raises(ValueError, match=named):
         AskTell.auto([*WORTH], **told)
-    with pytest.raises(
-        ValueError, match="control must be a number, or left out, if arms have no names, got 'x'"
-    ):
+    with pytest.raises(ValueError, match="control must be a number, or left out, if arms have no names"):
         AskTell.auto({"x": (0.0, 1.0)}, control="x")
 
 
@@ -106,12 +104,8 @@ class Proposes(Policy):
     """Proposes the arms of a list in turn, and predicts what it is told to."""
 
     def __init__(self, arms, predicted, replicates):
-        self.arms, self.predicted, self.replicates, self.num_arms = (
-            arms,
-            predicted,
-            replicates,
-            len(predicted),
-        )
+        self.arms, self.predicted, self.replicates = arms, predicted, replicates
+        self.num_arms = len(predicted)
 
     def choose(self, time, available=None):
         return Choice(torch.full((self.replicates,), self.arms[int(time) % len(self.arms)]))

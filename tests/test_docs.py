@@ -51,9 +51,7 @@ def test_python_blocks_of_a_page_run_in_order_as_one_session(page, tmp_path, mon
         exec(compile(block, f"{page}.md", "exec"), namespace)
 
 
-def test_python_blocks_of_the_readme_run_as_one_session_but_for_at_most_60_steps(
-    capsys, tmp_path, monkeypatch
-):
+def test_python_blocks_of_the_readme_run_but_for_at_most_60_steps(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     written = blocks(README, "python")
     assert len(written) >= 3

@@ -1,8 +1,4 @@
-"""Every public name says what it is, what it takes, in which shapes, what it refuses, and where it comes from.
-
-Public is what a package's ``__all__`` names. The checks are words, so they cannot tell a good docstring from a bad one;
-they tell that something was forgotten.
-"""
+"""Every public name says what it is, takes and refuses, and where it comes from: words tell only what was forgotten."""
 
 import ast
 import importlib

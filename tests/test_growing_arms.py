@@ -38,10 +38,10 @@ KERNEL = rbf(0.2)
 FIRST_SIX = [True] * 6 + [False] * 3
 
 
-def pair(name, replicates=S):
+def pair(name):
     """A policy over the first of the arms of a problem, one that has all from the start, and what new arms are told."""
     warnings.simplefilter("ignore")
-    origin = all_recipes.build(name, replicates, HORIZON)[0].origin
+    origin = all_recipes.build(name, S, HORIZON)[0].origin
     setup, options = origin.setup, origin.options | OWN.get(name, {})
     arms = setup.choices
     n = len(arms) - MORE
@@ -229,9 +229,6 @@ def test_a_system_that_has_grown_is_taken_up_by_one_that_began_as_it_did(name, t
     assert not differing(live.state_dict(), fresh.state_dict())
 
 
-# -- models: of members, tests/models/test_members.py -----------------------------------------------------
-
-
 def gp(arms, kind, **options):
     kernel = KERNEL
     if kind != "static":
@@ -275,9 +272,6 @@ def test_a_gaussian_process_over_more_arms_is_one_that_had_them(kind, form, does
     assert grown.now == wide.now
 
 
-# -- around it --------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("options", [{"standardise": True}, {"rewards": "binary"}], ids=str)
 def test_what_is_around_the_policy_goes_on(options):
     def system(arms):
@@ -310,22 +304,6 @@ def test_learned_hyperparameters_stay():
     torch.testing.assert_close(grown.marginals(), expected)
 
 
-def test_a_replicate_alone_grows_as_in_a_batch():
-    for name in ("auto", "tv_gp_ucb", "discounted_ts"):
-        systems = {}
-        for replicates in (1, 2):
-            small, _, told = pair(name, replicates)
-            live = systems[replicates] = AskTell(small)
-            alike(range(12), lambda arm, step: (arm % 4).double(), live)
-            live.add_arms(MORE, **told)
-            live.retire_arms([3])
-        for step in range(12, 24):
-            one, two = (systems[replicates].ask(float(step)) for replicates in (1, 2))
-            assert int(one.arm) == int(two.arm[0])
-            for replicates, question in ((1, one), (2, two)):
-                systems[replicates].tell(question.id, (question.arm % 4).double())
-
-
 def test_names_come_and_go():
     live = AskTell.auto(["a", "b", "c"])
     alike(range(9), lambda arm, step: float(step % 3), live)
@@ -337,20 +315,12 @@ def test_names_come_and_go():
     assert asked <= {"b", "c", "e"}
     assert live.ask(30.0, ["a", "d", "b"]).name == "b"
     assert live.ask(30.0, [True, False, True, True, False]).name == "c"
+    believed = live.predict(30.0)[0][0, 0]
     assert live.add_arms(["a", "f"]) == (0, 5)
+    assert live.predict(30.0)[0][0, 0] == believed
     assert live.retired == ("d",)
     assert repr(live).startswith("<AskTell ModelAveraging over 6 arms: a, b, c, d, e, f;")
     assert live.predict(31.0)[0].shape == (1, 6)
-
-
-def test_a_retired_arm_comes_back_with_what_is_known_of_it():
-    live = AskTell.auto(["a", "b", "c"])
-    alike(range(30), lambda arm, step: float(arm == 1), live)
-    believed = live.predict(30.0)
-    live.retire_arms(["b"])
-    live.add_arms(["b"])
-    torch.testing.assert_close(live.predict(30.0), believed, rtol=0, atol=0)
-    assert live.ask(30.0).name == "b"
 
 
 def test_gaps_are_to_the_best_of_the_arms_that_can_be_played():
@@ -460,14 +430,6 @@ def test_a_file_of_other_arms_is_refused_and_nothing_changes(tmp_path):
         with pytest.raises(ValueError, match=r"names|arms"):
             load_policy(tmp_path / "live.state", other)
         assert not differing(before, other.state_dict())
-
-
-def test_a_state_without_arms_that_come_and_go_is_one_of_the_arms_there_are():
-    live = AskTell.auto(["a", "b"])
-    state = live.state_dict()
-    del state["arms"]
-    live.load_state_dict(state)
-    assert live.names == ("a", "b")
 
 
 def test_taking_up_an_arm_costs_what_building_anew_does():
@@ -640,6 +602,7 @@ def test_a_state_that_lacks_something_says_what():
     state = live.state_dict()
     with pytest.raises(ValueError, match=r"\['policy'\] is missing"):
         live.load_state_dict({name: value for name, value in state.items() if name != "policy"})
-    # Once it had none.
-    live.load_state_dict({name: value for name, value in state.items() if name != "watch"})
+    # Once it had none of these.
+    live.load_state_dict({name: value for name, value in state.items() if name not in ("watch", "arms")})
     assert live.history()["state"].tolist() == ["open"]
+    assert live.names == ("a", "b")

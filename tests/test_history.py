@@ -4,7 +4,6 @@ import json
 import math
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
@@ -78,7 +77,6 @@ def test_the_frame_has_a_row_per_replicate_and_step():
     ):
         assert row[column] == float(value), column
     assert frame["arm"].dtype == np.int64
-    assert isinstance(frame, pd.DataFrame)
 
 
 def test_the_frame_shares_no_memory_with_the_history():
@@ -105,17 +103,6 @@ def test_the_file_is_plain_arrays_and_json(tmp_path):
     assert header["trace"] == ["width", "surviving priors"]
 
 
-def test_foreign_files_are_refused(tmp_path):
-    path = tmp_path / "run.npz"
-    np.savez(path, header=np.frombuffer(b'{"format": "something else"}', dtype=np.uint8))
-    with pytest.raises(ValueError, match="is not a history file: its header says"):
-        History.load(path)
-    with open(path, "wb") as file:
-        np.save(file, np.zeros(3))
-    with pytest.raises(ValueError, match="of another kind"):
-        History.load(path)
-
-
 def rewrite(path, **changes):
     with np.load(path) as archive:
         arrays = {name: archive[name] for name in archive.files}
@@ -127,6 +114,7 @@ def rewrite(path, **changes):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"header": {"format": "something else"}}, "is not a history file: its header says"),
         ({"header": {"version": 2}}, "has history format 2; this version reads 1"),
         ({"header": {"version": "1"}}, "has history format 1"),
         ({"rewards": None}, "cannot be loaded as a history file: no 'rewards'"),
@@ -135,11 +123,15 @@ def rewrite(path, **changes):
         ({"rewards": np.array("text")}, "cannot be loaded as a history file"),
     ],
 )
-def test_newer_or_incomplete_files_are_refused(tmp_path, changes, message):
+def test_foreign_newer_or_incomplete_files_are_refused(tmp_path, changes, message):
     path = tmp_path / "run.npz"
     make().save(path)
     rewrite(path, **changes)
     with pytest.raises(ValueError, match=message):
+        History.load(path)
+    with open(path, "wb") as file:
+        np.save(file, np.zeros(3))
+    with pytest.raises(ValueError, match="of another kind"):
         History.load(path)
 
 

@@ -151,8 +151,5 @@ def test_replicates_with_other_values_are_searched_under_constraints():
 def test_an_axis_refuses_by_name(values, named):
     with pytest.raises(ValueError, match=f"^{named} must be"):
         Axis(**values)
-
-
-def test_a_space_needs_an_axis():
     with pytest.raises(ValueError, match=r"^axes must be"):
         Space({})

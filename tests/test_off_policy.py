@@ -207,9 +207,7 @@ def test_values_of_a_policy_that_learns_have_no_bias(skewed, drift):
 def test_what_nothing_identifies_is_refused():
     log, _ = drawn(4)
     times, rewards = log.times, log.rewards
-    with pytest.raises(
-        ValueError, match="propensity must be given, because the arms were not drawn uniformly"
-    ):
+    with pytest.raises(ValueError, match="propensity must be given, because the arms were not drawn"):
         value(Log(times, drawn(4, skewed=True)[0].arms, rewards), one(0))
     in_turn = torch.arange(400) % 4
     with pytest.raises(ValueError, match="an arm follows itself 0 times, not 100"):
@@ -223,9 +221,7 @@ def test_what_nothing_identifies_is_refused():
     by_context = {"contexts": preferred.double().unsqueeze(1) / 10}
     order = torch.randperm(400, generator=torch.Generator().manual_seed(0))
     by_context["contexts"] = by_context["contexts"][order]
-    with pytest.raises(
-        ValueError, match=r"not drawn uniformly at random: pulls of .* under contexts whose number 0"
-    ):
+    with pytest.raises(ValueError, match=r"not drawn uniformly at random: pulls of .* whose number 0"):
         value(Log(times, preferred[order], rewards, **by_context), one(0))
     few = Log(times[:40], log.arms[:40], rewards[:40], propensity=torch.full((40,), 0.25).double())
     with pytest.raises(ValueError, match="agrees with the log in ten effective rows or more"):
@@ -249,14 +245,6 @@ def test_a_log_that_cannot_be_is_refused(wrong, said):
     assert Log(**good).arm_names == ("0", "1")
     with pytest.raises(ValueError, match=said):
         Log(**good | wrong)
-
-
-def test_a_pull_without_a_reward_is_named_with_what_to_do(tmp_path):
-    (tmp_path / "log.csv").write_text("time,arm,reward\n1,a,2.5\n2,b,\n3,a,1.5\n")
-    with pytest.raises(
-        ValueError, match=r"row 2, column 'reward' must not be empty \(leave out pulls of which"
-    ):
-        read_log(tmp_path / "log.csv")
 
 
 @pytest.mark.parametrize(
@@ -290,8 +278,7 @@ def test_logs_are_read_sorted_with_their_lists(tmp_path):
     assert log.available.tolist() == [[True, True, True], [False, False, True], [True, True, False]]
     assert log.notes[1] == "left out: who"
     path.write_text("time,what,who,reward\n1,a,x,2\n2,b,y,3\n")
-    with pytest.raises(ValueError, match="arm must be the name of a column, got None"):
-        read_log(path)
+
     assert read_log(path, arm="what").num_arms == 2
     assert read_log(path, contexts=["who"]).arm_names == ("a", "b")
 
@@ -344,21 +331,29 @@ def test_columns_of_a_log_are_named_on_the_command_line(tmp_path):
     assert "'arms' is not one of the log's options: did you mean arm?" in unknown.output
 
 
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ({"arm": 3}, "arm must be the name of a column, or None"),
-        ({"arm": "reward"}, "columns must be different"),
-        ({"arm_names": 5}, "arm_names must be a list of names"),
-        ({"arm_names": "ab"}, "arm_names must be a list of names"),
-        ({"encoding": 5}, "encoding must be one that Python knows"),
-    ],
-)
-def test_columns_that_cannot_be_are_refused_by_name(wrong, said, tmp_path):
-    path = tmp_path / "log.csv"
-    path.write_text("time,arm,reward\n1,a,1\n2,b,3\n", encoding="utf-8")
+NAMED, MORE = "time,arm,reward\n1,a,1\n2,b,3\n", "time,arm,reward,screen,age\n1,a,2,desk,20\n2,b,3,phone,40\n"
+NO_READING = [
+    (NAMED, {"arm": 3}, "arm must be the name of a column, or None"),
+    (NAMED, {"arm": "reward"}, "columns must be different"),
+    (NAMED, {"arm_names": 5}, "arm_names must be a list of names"),
+    (NAMED, {"arm_names": "ab"}, "arm_names must be a list of names"),
+    (NAMED, {"encoding": 5}, "encoding must be one that Python knows"),
+    (f"{NAMED}3,a,\n", {}, r"row 3, column 'reward' must not be empty \(leave out pulls of which"),
+    ("time,what,who,reward\n1,a,x,2\n2,b,y,3\n", {}, "arm must be the name of a column, got None"),
+    (MORE, {"contexts": ["agee"]}, "contexts .*'agee'"),
+    (MORE, {"contexts": ["arm"]}, "contexts must be no column of time, arm, reward or propensity"),
+    (MORE, {"contexts": ["screen", "age"]}, r"contexts must be \['screen'\] alone, or columns of numbers"),
+    (MORE, {"contexts": "age"}, "contexts must be a list of names of columns"),
+    (MORE, {"contexts": 5}, "contexts must be a list of names of columns"),
+    (MORE, {"contexts": ["age", "age"]}, "contexts must be different"),
+]
+
+
+@pytest.mark.parametrize(("text", "wrong", "said"), NO_READING)
+def test_columns_that_cannot_be_are_refused_by_name(text, wrong, said, tmp_path):
+    (tmp_path / "log.csv").write_text(text, encoding="utf-8")
     with pytest.raises(ValueError, match=said):
-        read_log(path, **wrong)
+        read_log(tmp_path / "log.csv", **wrong)
 
 
 def test_a_log_of_several_pulls_of_an_arm_at_a_time_is_no_table(tmp_path):
@@ -384,16 +379,7 @@ def test_columns_of_contexts_are_read_by_name(tmp_path):
     numbers = read_log(path, contexts=["age", "hour"])
     assert numbers.context_names == ()
     assert numbers.contexts.tolist() == [[20.0, 2.5], [40.0, 3.0], [30.0, 1.0]]
-    for wrong, said in (
-        (["agee"], "contexts .*'agee'"),
-        (["arm"], "contexts must be no column of time, arm, reward or propensity"),
-        (["screen", "age"], r"contexts must be \['screen'\] alone, or columns of numbers"),
-        ("age", "contexts must be a list of names of columns"),
-        (5, "contexts must be a list of names of columns"),
-        (["age", "age"], "contexts must be different"),
-    ):
-        with pytest.raises(ValueError, match=said):
-            read_log(path, contexts=wrong)
+
     with pytest.raises(ValueError, match="log must be one of named contexts"):
         numbers.under(["desk"])
     with pytest.raises(ValueError, match="contexts of the log must be"):

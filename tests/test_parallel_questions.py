@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-from bandits_torch import AskTell, Domain, recipes
+from bandits_torch import AskTell, recipes
 from bandits_torch.checkpoint import described
-from bandits_torch.policies import Observation
 from tests.reference.asking import live, refused, reward_of
 from tests.reference.kernels import rbf
 
@@ -50,26 +49,6 @@ def test_four_questions_ask_of_four_arms(ask):
     assert len(set(arms_of([*(asked.ask(0.0) for _ in range(4))]))) == 4
 
 
-def test_an_arm_that_is_far_ahead_is_asked_twice():
-    """Where its mean is above all that the others may be, the posterior says so."""
-    asked = by_features(width=0.01)
-    for arm in range(20):
-        choice = torch.tensor([arm])
-        asked.policy.learn(Observation(0.0, choice, torch.tensor([3.0 if arm == 7 else 0.0]).double()))
-    assert arms_of(asked.ask(0.0, count=3)) == [7, 7, 7]
-
-
-def test_points_of_a_domain_are_asked_apart():
-    kernel = rbf(0.1)
-    asked = AskTell(
-        recipes.gp_ucb(Domain(torch.tensor([[0.0], [1.0]]).double()), kernel, 0.05, search={"initial": 2})
-    )
-    for step in range(3):
-        asked.tell(asked.ask(float(step)).id, 0.1 * step)
-    points = torch.cat([question.arm for question in asked.ask(11.0, count=4)]).squeeze(-1).sort().values
-    assert float(points.diff().min()) > 0.05
-
-
 @pytest.mark.parametrize("name", ["gp_ucb", "tv_gp_ucb", "auto", "regret_balancing", "ucb1", "glr_kl_ucb"])
 def test_a_question_that_is_dropped_gives_its_place_back(name):
     dropping, plain = live(name), live(name)
@@ -84,9 +63,6 @@ def test_a_question_that_is_dropped_gives_its_place_back(name):
     assert torch.equal(dropping.ask(9.0).arm, live(name).ask(9.0).arm)
 
 
-# -- refused --------------------------------------------------------------------------------------------
-
-
 def test_what_cannot_be_dropped_is_refused():
     asked = live()
     asked.ask(0.0)
@@ -96,6 +72,7 @@ def test_what_cannot_be_dropped_is_refused():
     refused(asked, lambda: asked.drop(before=float("nan")), "before must be a finite number")
     assert asked.drop(ids=[0, 0]) == 1
     assert asked.drop(ids=[0]) == 0
+    assert not asked.tell(0, 1.0)
 
 
 def test_several_that_cannot_be_chosen_leave_none_asked():

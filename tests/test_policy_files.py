@@ -19,7 +19,6 @@ from bandits_torch.models import OutcomeConstraint
 from bandits_torch.policies import Observation, RandomPolicy
 from tests.reference import all_recipes
 from tests.reference.asking import bits
-from tests.reference.kernels import rbf
 
 T = 40
 # Another value of every option there is; a new option needs a line, or the test of all options fails.
@@ -150,9 +149,6 @@ def play(policy, steps, first=0):
     return arms
 
 
-# -- refusing -------------------------------------------------------------------------------------------
-
-
 class Files:
     """A file of every recipe, a few steps into its life, written when it is asked for."""
 
@@ -224,9 +220,7 @@ def test_a_class_written_tomorrow_is_described_too(tmp_path):
 
     save_policy(tmp_path / "file", Patient(3, 7, weights=[1.0, 2.0]))
     load_policy(tmp_path / "file", Patient(3, 7, weights=[1.0, 2.0]))
-    with pytest.raises(
-        ValueError, match=r"policy.patience was 7 and is 8; policy.weights\[1\] was 2.0 and is 5.0 \(on_diff"
-    ):
+    with pytest.raises(ValueError, match=r"patience was 7 and is 8; policy.weights\[1\] was 2.0 and is 5.0"):
         load_policy(tmp_path / "file", Patient(3, 8, weights=[1.0, 5.0]))
 
 
@@ -236,9 +230,7 @@ def test_parts_of_a_policy_tell_what_they_are_now(tmp_path):
     policies = [recipes.gp_ucb(arms, RBFKernel().double(), 0.1, width=1.0) for _ in range(2)]
     save_policy(tmp_path / "file", policies[0])
     policies[1].add_arms(arms[:2] + 3)
-    with pytest.raises(
-        ValueError, match=r"policy.model.arms was a tensor of shape \(7, 1\).* and is .*\(9, 1\)"
-    ):
+    with pytest.raises(ValueError, match=r"model.arms was a tensor of shape \(7, 1\).*\(9, 1\)"):
         load_policy(tmp_path / "file", policies[1])
 
 
@@ -256,9 +248,6 @@ def test_one_arm_of_many_that_moves_is_seen_and_rounding_is_not():
 
 def built_over(arms):
     return recipes.bkb(arms, RBFKernel().double(), 0.1)
-
-
-# -- the file's settings, or mine -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -306,22 +295,6 @@ def test_kernels_are_the_file_s_too(tmp_path):
     assert bits(other.state_dict()) == bits(saved.state_dict())
 
 
-def test_learned_hyperparameters_are_state_and_their_beginning_is_a_setting(tmp_path):
-    def policy(lengthscale, **schedule):
-        kernel = rbf(lengthscale)
-        arms = torch.linspace(0, 1, 6, dtype=torch.float64).unsqueeze(-1)
-        return recipes.gp_ucb(arms, kernel, 0.1, learn_hyperparameters={"every": 4, "first": 3} | schedule)
-
-    saved, same = policy(0.3), policy(0.3)
-    play(saved, 12)
-    assert float(saved.trace()["refits"].min()) >= 2
-    save_policy(tmp_path / "file", saved)
-    load_policy(tmp_path / "file", same)
-    assert play(same, 9, first=12) == play(saved, 9, first=12)
-    with pytest.raises(ValueError, match="lengthscale"):
-        load_policy(tmp_path / "file", policy(0.5))
-
-
 def test_no_way_takes_another_structure(files, tmp_path):
     for name, other in (
         ("gp_ucb", "sw_gp_ucb"),
@@ -337,9 +310,6 @@ def test_no_way_takes_another_structure(files, tmp_path):
     save_policy(tmp_path / "four", RandomPolicy(4))
     with pytest.raises(ValueError, match="replicates and arms must be the same"):
         load_policy(tmp_path / "four", RandomPolicy(3), on_difference="file")
-
-
-# -- what belongs to the caller -------------------------------------------------------------------------
 
 
 def everything(module):
@@ -402,9 +372,6 @@ def test_a_kernel_that_is_changed_later_changes_no_model(tmp_path):
     assert copy.deepcopy(model).built_with is model.built_with
 
 
-# -- saves ----------------------------------------------------------------------------------------------
-
-
 def live():
     return AskTell(built("tv_gp_ucb"))
 
@@ -416,9 +383,7 @@ def test_of_two_that_load_one_save_the_second_to_save_is_refused(tmp_path):
     first.ask(1.0), second.ask(1.0)
     save_policy(tmp_path / "live", first)
     kept = (tmp_path / "live").read_bytes()
-    with pytest.raises(
-        ValueError, match=r"it holds save 2 of AskTell.*loaded or saved an earlier one. Load it"
-    ):
+    with pytest.raises(ValueError, match=r"holds save 2 of AskTell.*loaded or saved an earlier one. Load it"):
         save_policy(tmp_path / "live", second)
     assert (tmp_path / "live").read_bytes() == kept
     load_policy(tmp_path / "live", second)

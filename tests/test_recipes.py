@@ -46,9 +46,6 @@ def test_a_covariance_matrix_does_for_a_kernel():
         assert torch.equal(matrix.model.marginals(1.0)[1], kernel.model.marginals(1.0)[1])
 
 
-# -- memory --------------------------------------------------------------------------------------------
-
-
 def greedy_gain(horizon):
     covariance, gain = KERNEL(ARMS).to_dense().detach(), 0.0
     for _ in range(horizon):

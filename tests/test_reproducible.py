@@ -1,12 +1,7 @@
 """Same seed, same result: whatever the batch around a replicate, or the number of CPU threads.
 
+With more threads, or on a GPU, the last bits of a posterior differ, and arms whose indices are that close; none here.
 That two runs of one seed agree is what tests/golden compares.
-
-With more threads the last bits of a posterior differ where its covariance is large enough to be shared, so arms may
-differ between two whose indices are that close; in these runs none do.
-
-A GPU is given the same random numbers (they are drawn on the CPU) but adds up in another order: its posterior means
-agree with a CPU's to rounding, and an arm differs where two indices are that close.
 """
 
 import os

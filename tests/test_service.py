@@ -1,7 +1,6 @@
 """The service of docs/service.md: killed under real clients, and what would be seen if it were worse."""
 
 import json
-import random
 import signal
 import subprocess
 import sys
@@ -43,11 +42,6 @@ def books(Service, folder):
 
 def rewards(one):
     return sorted(one.live.policy.model.train_targets.flatten().tolist())
-
-
-def test_a_process_that_takes_over_knows_all(tmp_path):
-    one, other = books(service(), tmp_path)
-    assert rewards(one) == rewards(other) == pytest.approx(sorted(0.1 * k for k in range(4, 12)))
 
 
 @pytest.mark.parametrize("text", [service_kills.page(), service_kills.source()], ids=["auto", "gp_ucb"])
@@ -197,51 +191,3 @@ def test_masks_over_http_are_kept_and_outlive_kills(tmp_path):
     live = service(service_kills.page())(tmp_path).live
     assert len(live.open) == 1
     assert live.history()["arm"].iloc[-1] == "south"
-
-
-BERLIN = """    import datetime, zoneinfo
-    return datetime.datetime.fromtimestamp(now, zoneinfo.ZoneInfo("Europe/Berlin"))
-"""
-
-
-def dated(text):
-    """The page's service over named arms, asked by dates in a zone."""
-    for right, other in (
-        ("self.live.drop(before=now - PATIENCE)", "self.live.drop(before=dated(now - PATIENCE))"),
-        ("self.live.ask(now, available)", "self.live.ask(dated(now), available)"),
-        ("def build():", f"def dated(now):\n{BERLIN}\n\ndef build():"),
-    ):
-        assert text.count(right) == 1
-        text = text.replace(right, other)
-    return text
-
-
-@pytest.mark.slow
-def test_names_and_zone_outlive_kills_over_http(full, tmp_path):
-    kills = 20 if full else 1
-    program = tmp_path / "service.py"
-    program.write_text(dated(service_kills.page()), encoding="utf-8")
-    port = service_kills.free_port()
-    command = [sys.executable, str(program), str(tmp_path), str(port)]
-    chance, client = random.Random(0), service_kills.Client("anna", port, 0, 0, time.time() + 500.0)
-    names, asked = ["north", "east", "south", "west"], 3 * kills
-    server = subprocess.Popen(command, cwd=Path(__file__).parents[1])
-    for k in range(asked):
-        question = client.post("/ask", worker="anna")
-        assert question["id"] == k
-        assert question["arm"] in names
-        if k % 3 == 2:  # at a random moment, with a question open
-            time.sleep(0.02 * chance.random())
-            server.send_signal(signal.SIGKILL)
-            server.wait()
-            server = subprocess.Popen(command, cwd=Path(__file__).parents[1])
-            assert client.post("/ask", worker="anna") == question  # it is still hers
-        assert client.post("/tell", id=k, reward=float(names.index(question["arm"]))) == {"told": k}
-    server.send_signal(signal.SIGKILL)
-    server.wait()
-    live = service(dated(service_kills.page()))(tmp_path).live
-    assert live.asked == live.policy.count == asked
-    assert live.open == ()
-    assert live.state_dict()["zone"] == "Europe/Berlin"
-    client.leave()
-    assert client.wrong == []

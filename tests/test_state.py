@@ -256,6 +256,6 @@ def test_only_what_is_empty_at_the_start_may_be_larger_in_a_state(whole):
     Whole().load_state_dict(state)
     state["numbers"]["y"] = torch.ones(3, 2, 3)
     with pytest.raises(
-        ValueError, match=r"state\['numbers'\]\['y'\] must have shape \(3, 2, 2\), got shape \(3, 2, 3\)"
+        ValueError, match=r"\['numbers'\]\['y'\] must have shape \(3, 2, 2\), got shape \(3, 2, 3\)"
     ):
         Whole().load_state_dict(state)

@@ -79,9 +79,7 @@ def started(out, engine, jobs):
         pytest.param("local", "1", signal.SIGINT, True, marks=pytest.mark.slow),
     ],
 )
-def test_a_sweep_ends_within_seconds_of_a_signal_and_leaves_no_process(
-    engine, jobs, number, to_group, tmp_path
-):
+def test_a_sweep_ends_soon_after_a_signal_with_all_processes(engine, jobs, number, to_group, tmp_path):
     process = started(tmp_path / "out", engine, jobs)
     workers = children(process.pid)
     assert len(workers) >= (1 if engine == "processes" else 0)

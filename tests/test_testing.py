@@ -89,15 +89,18 @@ def test_a_kernel_that_is_none_is_caught():
         laws.test_its_matrix_is_symmetric_and_positive_semidefinite()
 
 
-class Counting(RecipeLaws):
-    """A recipe whose choices are counted, which is a change."""
+class Spoilt(RecipeLaws):
+    """GP-UCB, changed by ``spoil``."""
 
     name = "gp_ucb"
 
     def build(self, replicates=3, first=0):
         policy, made = super().build(replicates, first)
-        choose = policy.choose
-        calls = []
+        self.spoil(policy)
+        return policy, made
+
+    def counts_its_choices(self, policy):
+        choose, calls = policy.choose, []
 
         def counting(time, *arguments):
             calls.append(time)
@@ -105,40 +108,31 @@ class Counting(RecipeLaws):
             return choice if len(calls) % 2 else type(choice)((choice.arm + 1) % 12, choice.why)
 
         policy.choose = counting
-        return policy, made
 
-
-class Forgetful(RecipeLaws):
-    """A recipe that loses its state when it is loaded."""
-
-    name = "gp_ucb"
-
-    def build(self, replicates=3, first=0):
-        policy, made = super().build(replicates, first)
+    def forgets_what_it_loads(self, policy):
         policy.load_state_dict = lambda state: None
-        return policy, made
 
-
-class RestartsAll(RecipeLaws):
-    """A recipe that restarts everywhere."""
-
-    name = "gp_ucb"
-
-    def build(self, replicates=3, first=0):
-        policy, made = super().build(replicates, first)
+    def restarts_all(self, policy):
         reset = policy.reset
         policy.reset = lambda where=None: reset()
-        return policy, made
 
-
-class RestartsNone(RestartsAll):
-    """A recipe that does not restart where it should."""
-
-    def build(self, replicates=3, first=0):
-        policy, made = RecipeLaws.build(self, replicates, first)
+    def restarts_none(self, policy):
         reset = policy.reset
         policy.reset = lambda where=None: None if where is not None else reset()
-        return policy, made
+
+    def prefers_arm_3(self, policy):
+        choose, recipe = policy.choose, policy.origin.recipe
+
+        def three(time, available=None):
+            choice = choose(time, available)
+            return choice if available is not None else type(choice)(0 * choice.arm + 3, choice.why)
+
+        def stubborn(*given, **options):
+            one = recipe(*given, **options)
+            self.prefers_arm_3(one)
+            return one
+
+        policy.choose, policy.origin = three, replace(policy.origin, recipe=stubborn)
 
 
 def test_a_unit_that_matters_is_caught(monkeypatch):
@@ -150,47 +144,23 @@ def test_a_unit_that_matters_is_caught(monkeypatch):
         laws.test_rewards_in_another_unit_are_the_same()
 
 
-class PrefersOne(RecipeLaws):
-    """A recipe that always plays arm 3 where it can."""
-
-    name = "gp_ucb"
-
-    def build(self, replicates=3, first=0):
-        policy, made = super().build(replicates, first)
-        recipe = policy.origin.recipe
-
-        def stubborn(*given, **options):
-            one = recipe(*given, **options)
-            choose = one.choose
-
-            def three(time, available=None):
-                choice = choose(time, available)
-                return choice if available is not None else type(choice)(0 * choice.arm + 3, choice.why)
-
-            one.choose, one.origin = three, replace(policy.origin, recipe=stubborn)
-            return one
-
-        return stubborn(policy.origin.setup, **policy.origin.options), made
+RESTARTS = RecipeLaws.test_a_restart_of_some_replicates_begins_anew_there_alone
 
 
 @pytest.mark.parametrize(
-    ("laws", "law", "said"),
+    ("spoil", "law", "said"),
     [
-        (Counting, RecipeLaws.test_a_choice_changes_nothing, "step 1"),
+        (Spoilt.counts_its_choices, RecipeLaws.test_a_choice_changes_nothing, "step 1"),
+        (Spoilt.restarts_all, RESTARTS, r"step \d+: .*, expected"),
+        (Spoilt.restarts_none, RESTARTS, r"step \d+: .*, expected"),
+        (Spoilt.prefers_arm_3, RecipeLaws.test_the_order_of_arms_does_not_matter, "in another order"),
         (
-            RestartsAll,
-            RecipeLaws.test_a_restart_of_some_replicates_begins_anew_there_alone,
-            r"step \d+: .*, expected",
+            Spoilt.forgets_what_it_loads,
+            RecipeLaws.test_a_run_that_was_killed_goes_on_as_if_it_had_not_been,
+            "resumed",
         ),
-        (
-            RestartsNone,
-            RecipeLaws.test_a_restart_of_some_replicates_begins_anew_there_alone,
-            r"step \d+: .*, expected",
-        ),
-        (PrefersOne, RecipeLaws.test_the_order_of_arms_does_not_matter, "in another order"),
-        (Forgetful, RecipeLaws.test_a_run_that_was_killed_goes_on_as_if_it_had_not_been, "resumed"),
     ],
 )
-def test_a_recipe_that_breaks_a_law_is_caught(laws, law, said):
+def test_a_recipe_that_breaks_a_law_is_caught(spoil, law, said):
     with pytest.raises(AssertionError, match=said):
-        law(laws())
+        law(type("Laws", (Spoilt,), {"spoil": spoil})())

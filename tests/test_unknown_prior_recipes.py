@@ -5,9 +5,8 @@ import torch
 
 from bandits_torch import Domain, make, recipes, run
 from bandits_torch.models import CandidatePrior
-from bandits_torch.policies import Observation, PriorElimination
+from bandits_torch.policies import Observation
 from bandits_torch.theory import PriorEliminationContinuousWidth
-from tests.cli.shell import call
 from tests.reference.kernels import rbf
 
 NAMES = ["pe_gp_ucb", "mle_gp_ucb", "bayes_gp_ucb", "regret_balancing"]
@@ -32,7 +31,6 @@ def test_widths_of_the_continuous_theorem_may_differ_between_priors(problem) -> 
     b = torch.linspace(1.0, 9.0, 11, dtype=torch.float64)
     width = PriorEliminationContinuousWidth(1, horizon=20, r=1.0, a=1.0, b=b, delta=0.1)
     policy = recipes.build("pe_gp_ucb", problem, replicates=2, horizon=20, width=width)
-    assert isinstance(policy, PriorElimination)
     choice = policy.choose(1)
     expected = width(1, policy.model)[choice.why["prior"]]
     torch.testing.assert_close(choice.why["width"], expected)
@@ -69,9 +67,3 @@ def test_over_points_baselines_with_one_prior_twice_are_those_with_it_once(name)
         return torch.stack(chosen)
 
     torch.testing.assert_close(played(2), played(1), rtol=0, atol=1e-6)
-
-
-def test_the_command_line_says_which_problems_have_priors(tmp_path) -> None:
-    race = ["race", "--problem", "gp", "--policies", "pe_gp_ucb", "--horizon", 5, "--out", tmp_path]
-    said = call(*race, code=2).stderr
-    assert "policy pe_gp_ucb must have a problem with candidate priors, such as hills" in said

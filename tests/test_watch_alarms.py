@@ -112,9 +112,6 @@ def test_ranks_and_the_likelihood_ratio_are_those_of_the_definition():
     assert (found[0]["since"], found[0]["before"], found[0]["after"]) == (40.0, 0.0, 1.0)
 
 
-# -- in a live system ----------------------------------------------------------------------------------
-
-
 def jump(live, at, steps, *, names=None, noise=10.0):
     rng = np.random.default_rng(2)
     for k in range(steps):
