@@ -193,9 +193,7 @@ LOG = [("value",), ("look", "--option", "reward=c")]
         (LOG, "time,a,b,c\n1,x,y,2\n2,y,x,3\n", "(here: --option arm=...)"),
     ],
 )
-def test_what_decides_how_a_file_is_read_is_named_as_it_is_given_here(
-    commands, text, said, tmp_path, monkeypatch
-):
+def test_what_decides_how_a_file_is_read_is_named_as_here(commands, text, said, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("my.csv").write_text(text)
     for command in commands:
