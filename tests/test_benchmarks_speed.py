@@ -39,9 +39,7 @@ def _rows(out: Path, name: str) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)
-def test_every_benchmark_writes_the_columns_that_are_kept_and_the_machine_it_ran_on(
-    out: Path, name: str
-) -> None:
+def test_every_benchmark_writes_the_columns_that_are_kept_and_the_machine_it_ran_on(out, name):
     frame = _rows(out, name)
     assert set(frame.columns) == set(pd.read_csv(KEPT / f"{name}.csv").columns) - NOT_FAST
     assert len(frame) > 0

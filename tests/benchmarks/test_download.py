@@ -120,22 +120,14 @@ def test_broken_connection_leaves_nothing_behind(tmp_path: Path, server: Server,
     assert _names(tmp_path) == []
 
 
-def test_no_server_leaves_nothing_behind(tmp_path: Path) -> None:
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        port = unused.getsockname()[1]
-    with pytest.raises(ConnectionError, match="cannot download"):
-        download(f"http://127.0.0.1:{port}/x", tmp_path / "file")
-    assert _names(tmp_path) == []
-
-
-def test_silent_server_is_given_up(tmp_path: Path) -> None:
-    with socket.socket() as silent:
-        silent.bind(("127.0.0.1", 0))
-        silent.listen()
-        address = f"http://127.0.0.1:{silent.getsockname()[1]}/x"
+@pytest.mark.parametrize("silent", [True, False])
+def test_a_server_that_is_silent_or_not_there_is_given_up(tmp_path: Path, silent: bool) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        if silent:
+            other.listen()
         with pytest.raises(ConnectionError, match="cannot download"):
-            download(address, tmp_path / "file", timeout=0.2)
+            download(f"http://127.0.0.1:{other.getsockname()[1]}/x", tmp_path / "file", timeout=0.2)
     assert _names(tmp_path) == []
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bandits_torch.problems import BeijingPM25, IntelTemperature, MoleneWind
+from bandits_torch.problems import BeijingPM25, IntelTemperature
 from benchmarks.data.download import convert_beijing, convert_intel, convert_molene
 from tests.benchmarks.raw_files import (
     START,
@@ -75,13 +75,6 @@ def test_intel_gaps_of_up_to_an_hour_are_bridged_and_longer_ones_left(tmp_path: 
     assert np.isnan(column[9:16]).all()  # seven
 
 
-def test_intel_files_play(tmp_path: Path) -> None:
-    convert_intel(*write_intel(tmp_path, intel_lines()), tmp_path)
-    problem = IntelTemperature(tmp_path, day="2004-02-29")
-    assert (problem.horizon, problem.num_arms) == (144, 2)
-    assert problem.history.shape == (144, 2)
-
-
 def test_intel_without_usable_readings_is_refused(tmp_path: Path) -> None:
     files = write_intel(tmp_path, ["2004-02-28 00:04:00.0 1 9 20.0 40.0 100.0 2.7"])
     with pytest.raises(ValueError, match="readings must be a file with readings of the motes in positions"):
@@ -102,15 +95,6 @@ def test_beijing_sites_become_columns(tmp_path: Path, nested: bool) -> None:
         assert arrays["pm25_observed"].sum() == 6
         assert np.isnan(arrays["o3"][:, 0]).all()
         assert arrays["temp"][0].tolist() == [-0.5, -0.5]
-
-
-def test_beijing_files_play(tmp_path: Path) -> None:
-    values = np.random.default_rng(0).integers(5, 90, (2, 72))
-    sites = {f"Site{s}": [beijing_row(h, pm25=str(values[s, h])) for h in range(72)] for s in (0, 1)}
-    convert_beijing(write_beijing(tmp_path / "x.zip", sites), tmp_path)
-    problem = BeijingPM25(tmp_path, start="2013-03-03", horizon=24)
-    assert problem.table.T.tolist() == values[:, 48:].tolist()
-    assert problem.arms.shape == (2, 1)
 
 
 def test_beijing_zip_of_something_else_is_refused(tmp_path: Path) -> None:
@@ -145,12 +129,6 @@ def test_molene_stations_with_every_hour_become_columns(tmp_path: Path, separato
         assert arrays["rain"].shape == (6, 3)
 
 
-def test_molene_files_play(tmp_path: Path) -> None:
-    convert_molene(write_molene(tmp_path / "x.tar.gz", {"a.csv": molene_lines(range(48))}), tmp_path)
-    problem = MoleneWind(tmp_path)
-    assert (problem.horizon, problem.num_arms) == (38, 2)
-
-
 def test_molene_single_table_is_read_too(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text(molene_lines(range(4)), encoding="latin-1")
     (path,) = convert_molene(tmp_path / "x.csv", tmp_path)
@@ -161,3 +139,16 @@ def test_molene_single_table_is_read_too(tmp_path: Path) -> None:
 def test_molene_archive_of_something_else_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="archive must be tables with columns numer_sta"):
         convert_molene(write_molene(tmp_path / "x.tar.gz", {"a.txt": "hello"}), tmp_path)
+
+
+def test_converted_files_play(tmp_path: Path) -> None:
+    """MoleneWind: test_download.py."""
+    convert_intel(*write_intel(tmp_path, intel_lines()), tmp_path)
+    intel = IntelTemperature(tmp_path, day="2004-02-29")
+    assert (intel.horizon, intel.num_arms, intel.history.shape) == (144, 2, (144, 2))
+    values = np.random.default_rng(0).integers(5, 90, (2, 72))
+    sites = {f"Site{s}": [beijing_row(h, pm25=str(values[s, h])) for h in range(72)] for s in (0, 1)}
+    convert_beijing(write_beijing(tmp_path / "x.zip", sites), tmp_path)
+    beijing = BeijingPM25(tmp_path, start="2013-03-03", horizon=24)
+    assert beijing.table.T.tolist() == values[:, 48:].tolist()
+    assert beijing.arms.shape == (2, 1)

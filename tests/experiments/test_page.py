@@ -106,8 +106,7 @@ def test_it_says_what_was_read_played_and_believed(shown):
         "What auto came to believe",
         "How it was made",
     ]
-    at_random = re.search(r"gp_ucb(?:\s*<[^>]*>)+([\d.]+) %", text)
-    assert at_random is not None
+    assert re.search(r"gp_ucb(?:\s*<[^>]*>)+([\d.]+) %", text)
     assert f"{histories['gp_ucb'].mean_cumulative_regret:.4g}" in found.text
     assert len(re.findall("<svg", text)) == 2 * 5  # two of pulls; each for a screen and a phone
     assert "5 arms" in found.text

@@ -162,9 +162,7 @@ def test_an_interrupted_sweep_continues_where_it_stood(tmp_path):
 
 def test_a_failed_cell_loses_no_other(tmp_path):
     policies = {"first": Counted(), "bad": Counted("ValueError"), "third": Counted()}
-    with pytest.raises(
-        SweepFailed, match=r"1 of the sweep's cells failed\ntable, bad, .*ValueError: by order"
-    ) as got:
+    with pytest.raises(SweepFailed, match=r"cells failed\ntable, bad, .*ValueError: by order") as got:
         sweep({"table": Table()}, policies, 10, replicates=2, out=tmp_path)
     assert list(got.value.histories["table"]) == ["first", "third"]
     (failure,) = got.value.failures.values()

@@ -91,9 +91,7 @@ MADE_UP: dict[str, tuple[Callable[[], Arrays], dict[str, object]]] = {
 
 def _made_up(folder: Path, name: str, **changes: object) -> Replay:
     arrays, options = MADE_UP[name]
-    problem = make(name, data=_save(folder, FILES[name], arrays()), **(options | changes))  # type: ignore[arg-type]
-    assert isinstance(problem, Replay)
-    return problem
+    return make(name, data=_save(folder, FILES[name], arrays()), **(options | changes))  # type: ignore[arg-type]
 
 
 def _same_knowledge(one: Replay, other: Replay) -> None:
@@ -126,8 +124,6 @@ def test_intel_plays_the_day_with_the_motes_that_worked(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["intel-temperature", "intel-light", "intel-humidity"])
 def test_intel_plays_as_many_days_as_it_is_asked_for(tmp_path: Path, name: str) -> None:
     one, two = (_made_up(tmp_path, name, day="2004-03-02", days=days) for days in (1, 2))
-    assert isinstance(one, Replay)
-    assert isinstance(two, Replay)
     assert (one.horizon, two.horizon) == (144, 288)
     shared = [two.arm_names.index(mote) for mote in one.arm_names if mote in two.arm_names]
     own = [one.arm_names.index(two.arm_names[column]) for column in shared]
@@ -270,7 +266,6 @@ def test_arrays_of_different_lengths_are_refused(tmp_path: Path) -> None:
 
 @needs_data
 def test_real_14_march_has_the_46_motes_of_the_file() -> None:
-    assert REAL is not None
     problem = make("intel-temperature", data=REAL)
     with np.load(REAL / "intel_temperature.npz") as arrays:
         motes = arrays["mote_id"][arrays["arms_mar14"]]
@@ -286,7 +281,6 @@ def test_real_14_march_has_the_46_motes_of_the_file() -> None:
 @needs_data
 @pytest.mark.parametrize("name", FILES)
 def test_real_files_are_read_in_sensible_units(name: str) -> None:
-    assert REAL is not None
     problem = make(name, data=REAL, horizon=100)
     known, table = problem.knowledge, problem.table[~torch.isnan(problem.table)]
     low, high = {

@@ -22,9 +22,7 @@ from bandits_torch.recipes import build
 @pytest.mark.parametrize(
     ("switches", "steps"), [((0.3,), [300]), ((0.15, 0.5), [150, 500]), ((7,), [7]), ((), [])]
 )
-def test_functions_change_at_the_switches_only(
-    change: str, switches: tuple[float, ...], steps: list[int]
-) -> None:
+def test_functions_change_at_the_switches_only(change, switches, steps):
     problem = SwitchingFunctions(horizon=1000, switches=switches, change=change, replicates=2)
     path = torch.stack([problem.expected_rewards(t) for t in range(1, 1001)])
     changed = (path.diff(dim=0) != 0).any(-1).any(-1).nonzero().squeeze(-1) + 2

@@ -45,13 +45,6 @@ def test_even_steps_leave_out_the_true_tall_hill_alone() -> None:
     assert problem.available(2) is problem.available(4)
 
 
-def test_the_best_arm_of_an_even_step_is_one_that_is_available() -> None:
-    problem = Hills(replicates=2)
-    history = run(recipes.random(101, None, 0.1, replicates=2), problem, 10)
-    inside = problem.expected_rewards(1).masked_fill(~problem.available(2), -torch.inf).amax(-1)
-    torch.testing.assert_close(history.best[:, 1], inside)
-
-
 def test_prior_elimination_finds_the_true_prior_where_the_likeliest_gets_stuck() -> None:
     """The paper's ordering at a size for every day; the figures are in benchmarks/papers."""
     problem = Hills(replicates=8, seed=1)

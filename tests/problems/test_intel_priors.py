@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from bandits_torch import make, recipes, run
+from bandits_torch import make, recipes
 from bandits_torch.kernels.arms import estimate_covariance
 from bandits_torch.problems.forgetting_fit import fit_forgetting_rate, without_noise
 from bandits_torch.streams import ReplicateStreams
@@ -99,16 +99,6 @@ def test_settings_reach_the_priors(folder) -> None:
         problem(folder, noise_scale=-1.0)
     with pytest.raises(ValueError, match="shrinkage must be"):
         problem(folder, shrinkage=2.0)
-
-
-@pytest.mark.parametrize(
-    "name", ["pe_gp_ucb", "mle_gp_ucb", "bayes_gp_ucb", "regret_balancing", "known_prior_gp_ucb"]
-)
-def test_every_recipe_plays_it(plain, name) -> None:
-    history = run(recipes.build(name, plain, replicates=2, horizon=20), plain, 20)
-    assert bool(torch.isfinite(history.regret).all())
-    if name != "known_prior_gp_ucb":
-        assert history.trace["prior"].max() <= 1
 
 
 def test_recipes_for_an_unknown_prior_refuse_a_problem_without_priors() -> None:

@@ -55,9 +55,7 @@ def test_drawn_tables_have_the_covariance_they_are_drawn_with() -> None:
     ("steps", "rate", "noise", "missing"),
     [(300, 0.1, 0.15, 0.0), pytest.param(300, 0.1, 1.0, 0.0, marks=pytest.mark.slow), (300, 0.3, 0.3, 0.2)],
 )
-def test_rate_and_noise_are_found_and_their_intervals_cover_them(
-    steps: int, rate: float, noise: float, missing: float
-) -> None:
+def test_rate_and_noise_are_found_and_their_intervals_cover_them(steps, rate, noise, missing):
     fits = [_fit(_table(steps, rate, noise, seed, missing)) for seed in range(10)]
     means = torch.tensor([[fit.forgetting_rate, fit.noise_variance] for fit in fits]).log().mean(0).exp()
     assert means.tolist() == [pytest.approx(rate, rel=0.25), pytest.approx(noise, rel=0.1)]
@@ -96,7 +94,6 @@ def test_a_warning_tells_the_noise_of_0_and_1_in_units_of_the_rewards() -> None:
     clicks = (torch.rand(80, 6, generator=torch.Generator().manual_seed(3)) < 0.1).double()
     with pytest.warns(UserWarning, match="at an end of the range") as given:
         fit = Replay(torch.cat([clicks, clicks]), warm_up=0.5).fit
-    assert fit is not None
     said = [str(one.message).partition(";")[0] for one in given]
     assert said == [line for line in fit.describe() if "at an end" in line]
     assert fit.noise_variance < 0.25

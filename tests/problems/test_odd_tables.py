@@ -156,9 +156,7 @@ def test_a_column_that_names_what_was_pulled_is_no_arm(name, tmp_path):
     """A log of integers, (time, banner_id, clicked), is no table of two arms of which the numbers pay most."""
     numbers = [101 + n % 3 for n in range(14)]
     text = rows(("time", HOURS), (name, numbers))
-    with pytest.raises(
-        ValueError, match=rf"rewards must be given: '{name}' may be a name .* arm={name} of `look`"
-    ):
+    with pytest.raises(ValueError, match=f"rewards must be given: '{name}' may be a name .* arm={name} of"):
         read(tmp_path, text)
     assert read(tmp_path, text, rewards=[name, "a"]).arm_names == (name, "a")
     paid = rows(("time", HOURS), (name, [number + 0.5 for number in numbers]))
@@ -259,10 +257,7 @@ def test_a_word_that_stands_for_nothing_is_named_by_missing(word, tmp_path):
 
 
 def test_a_word_that_no_cell_holds_is_a_misspelling(tmp_path):
-    with pytest.raises(
-        ValueError,
-        match=r"missing must be 'mask', 'unavailable', 'forward-fill', or .*no cell holds it.*'foward-fill'",
-    ):
+    with pytest.raises(ValueError, match=r"missing must be 'mask', .*no cell holds it.*'foward-fill'"):
         read(tmp_path, "a,b\n1,2\nx,3\n", missing="foward-fill,x")
 
 
@@ -308,9 +303,7 @@ def test_long_is_not_recommended_where_no_column_can_name_arms(tmp_path):
 
 def test_the_guess_stands_before_a_list_that_is_cut(tmp_path):
     names = [f"station {n}" for n in range(500)]
-    with pytest.raises(
-        ValueError, match=r"got 'statoin 499': did you mean station 499\? there are station 0.*and 492 more$"
-    ):
+    with pytest.raises(ValueError, match=r"did you mean station 499\? there are station 0.*and 492 more$"):
         read(tmp_path, rows(names=names, values=np.eye(500)[:3]), rewards="station 1,statoin 499")
 
 
@@ -396,9 +389,7 @@ def logged(seen, rows=60, arms=5, names="abcde", form="wide"):
 )
 def test_a_log_of_pulls_is_no_table_of_rewards(form, seen, arms, told, tmp_path):
     text, long = logged(seen, arms=arms, form=form), form == "long"
-    with pytest.raises(
-        ValueError, match=f"missing must be given.* looks like a log of pulls: {told}"
-    ) as refused:
+    with pytest.raises(ValueError, match=f"missing must be given.* like a log of pulls: {told}") as refused:
         read(tmp_path, text, long=long)
     assert "missing='unavailable'" in str(refused.value)
     meant = read(tmp_path, text, long=long, missing="unavailable")
@@ -440,9 +431,7 @@ def test_columns_are_left_out_by_name(tmp_path):
         table = read(tmp_path, text, ignore=told)
         assert table.arm_names == ("a", "c")
         assert "left out: weather, b" in table.notes
-    with pytest.raises(
-        ValueError, match="ignore must be one of time, weather, a, b, c, got 'whether': did you mean"
-    ):
+    with pytest.raises(ValueError, match=r"ignore must be one of time, .* got 'whether': did you mean"):
         read(tmp_path, text, ignore="whether")
     with pytest.raises(ValueError, match=r"ignore must be other columns than rewards, got \['b'\]"):
         read(tmp_path, text, ignore="weather,b", rewards="a,b")
@@ -454,14 +443,12 @@ def test_all_columns_of_text_are_named_at_once_with_what_leaves_them_out(tmp_pat
     said = ["fine", "rain all day", "nobody came", "", "3 o'clock", "power cut"] * 2 + ["fine", "closed"]
     text = rows(("time", HOURS), ("comment", said), ("by", ["Ann", "Bob"] * 7))
     with pytest.raises(
-        ValueError, match="row 1, column 'comment' must be a number or empty, got 'fine'"
+        ValueError, match=r"row 1, column 'comment' must be a number .* got 'fine'"
     ) as refused:
         read(tmp_path, text)
     assert "ignore=comment,by leaves out the columns of text" in str(refused.value)
     assert "missing=" not in str(refused.value)
     assert read(tmp_path, text, ignore="comment,by").arm_names == ("a", "b", "c")
     few = rows(("time", HOURS), ("comment", ["fine", "rain all day"] * 7), names="ab", values=VALUES[:, :2])
-    with pytest.raises(
-        ValueError, match=r"ignore=comment leaves out .*long=comment,REWARD if it names the arm of each row"
-    ):
+    with pytest.raises(ValueError, match=r"ignore=comment leaves out .*long=comment,REWARD if it names"):
         read(tmp_path, few)

@@ -141,9 +141,7 @@ def test_bad_step_is_refused(name: str) -> None:
         ("gp", {"data": "somewhere.csv"}, "data must be None for problem 'gp'"),
     ],
 )
-def test_what_is_not_there_is_refused_with_what_is(
-    name: str, options: dict[str, object], message: str
-) -> None:
+def test_what_is_not_there_is_refused_with_what_is(name, options, message):
     with pytest.raises(ValueError, match=message):
         make(name, **options)  # type: ignore[arg-type]
 

@@ -41,9 +41,7 @@ def test_uniform_arms_lie_in_the_cube_and_follow_the_seed() -> None:
 
 
 @pytest.mark.parametrize(("kernel", "lengthscale"), [("se", 0.2), ("se", 2.0), ("matern", 0.2)])
-def test_root_times_its_transpose_is_the_matrix_even_if_nearly_singular(
-    kernel: str, lengthscale: float
-) -> None:
+def test_root_times_its_transpose_is_the_matrix_even_if_nearly_singular(kernel, lengthscale):
     K = covariance(make_kernel(kernel, lengthscale), place_arms("uniform", 100, 1, seed=0))
     root = covariance_root(K)
     assert (root @ root.T - K).abs().max() < 1e-10

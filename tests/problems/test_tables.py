@@ -5,7 +5,6 @@ import math
 import zipfile
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -52,18 +51,12 @@ def test_every_format_gives_the_same_table(tmp_path: Path, suffix: str) -> None:
     assert _same(table.rewards, VALUES)
     assert table.rewards.dtype == torch.float64
     assert table.arm_names == ("a", "b", "c")
-    assert table.times is not None
     assert table.times.tolist() == [1.0, 2.0, 4.0]
-
-
-@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npz"])
-@pytest.mark.parametrize("asked", [["c", "a"], "c,a"])
-def test_columns_come_in_the_order_asked_for(tmp_path: Path, suffix: str, asked: list[str] | str) -> None:
-    table = read_table(_saved(tmp_path, suffix), asked)
-    assert table.arm_names == ("c", "a")
-    assert _same(table.rewards, VALUES[:, [2, 0]])
-    assert table.times is not None
-    assert table.times.tolist() == [1.0, 2.0, 4.0]  # "when" is the time, asked for or not
+    for asked in (["c", "a"], "c,a"):
+        some = read_table(_saved(tmp_path, suffix), asked)
+        assert some.arm_names == ("c", "a")
+        assert _same(some.rewards, VALUES[:, [2, 0]])
+        assert some.times.tolist() == [1.0, 2.0, 4.0]  # "when" is the time, asked for or not
 
 
 def test_forward_fill_repeats_the_last_reward_and_leaves_leading_gaps(tmp_path: Path) -> None:
@@ -77,7 +70,6 @@ def test_forward_fill_repeats_the_last_reward_and_leaves_leading_gaps(tmp_path: 
 )
 def test_timestamps_become_seconds(tmp_path: Path, stamps: tuple[str, str]) -> None:
     table = read_table(_write(tmp_path, f"t,a,b\n{stamps[0]},1,2\n{stamps[1]},3,4\n"), time_column="t")
-    assert table.times is not None
     assert table.times.tolist() == [1704067200.0, 1704070800.0]
 
 
@@ -87,7 +79,6 @@ def test_dates_of_any_year_become_seconds(tmp_path: Path, year: str) -> None:
     rows = "".join(f"{year}-01-0{k},{math.sin(k)},{math.cos(k)}\n" for k in range(1, 9))
     (tmp_path / "x.csv").write_text(f"date,a,b\n{rows}", encoding="utf-8")
     times = read_table(tmp_path / "x.csv").times
-    assert times is not None
     first = datetime(int(year), 1, 1, tzinfo=UTC) - datetime(1970, 1, 1, tzinfo=UTC)
     assert times.tolist() == [first.total_seconds() + 86400 * k for k in range(8)]
 
@@ -96,7 +87,6 @@ def test_parquet_indexed_by_time_keeps_it(tmp_path: Path) -> None:
     index = pd.DatetimeIndex(["2024-01-01 00:00", "2024-01-01 00:30"], name="t")
     pd.DataFrame({"a": [1, 2], "b": [3, 4]}, index=index).to_parquet(tmp_path / "x.parquet")
     table = read_table(tmp_path / "x.parquet", time_column="t")
-    assert table.times is not None
     assert table.times.tolist() == [1704067200.0, 1704069000.0]
 
 
@@ -186,9 +176,7 @@ def test_a_file_is_read_as_meant_or_refused_by_what_is_wrong(tmp_path, content, 
         ),
     ],
 )
-def test_options_that_cannot_be_are_refused_by_name(
-    tmp_path: Path, options: dict[str, Any], message: str
-) -> None:
+def test_options_that_cannot_be_are_refused_by_name(tmp_path, options, message):
     with pytest.raises(ValueError, match=message):
         read_table(_write(tmp_path, CSV), **options)
 
@@ -225,11 +213,6 @@ def test_bad_npz_arrays_are_refused(tmp_path: Path, arrays: dict[str, np.ndarray
 @pytest.mark.parametrize(
     ("rewards", "times", "names", "message"),
     [
-        (torch.ones(3), None, (), "rewards must have shape"),
-        (torch.ones(0, 2), None, (), "of at least one row"),
-        (torch.ones(2, 1), None, (), "of at least two arms"),
-        (torch.ones(2, 2), torch.ones(3), (), "times must have shape"),
-        (torch.ones(2, 2), [1.0, 2.0], (), "times must be a tensor"),
         (torch.ones(2, 2), torch.ones(2) * 1j, (), "times must be real numbers"),
         (torch.ones(2, 2) * 1j, None, (), "rewards must be real numbers"),
         (torch.ones(2, 2), None, ("a",), "arm_names must be 2 names"),
@@ -241,9 +224,7 @@ def test_bad_npz_arrays_are_refused(tmp_path: Path, arrays: dict[str, np.ndarray
         ),
     ],
 )
-def test_bad_reward_tables_are_refused(
-    rewards: torch.Tensor, times: torch.Tensor | None, names: tuple[str, ...], message: str
-) -> None:
+def test_bad_reward_tables_are_refused(rewards, times, names, message):
     with pytest.raises(ValueError, match=message):
         RewardTable(rewards, times, names)
 
