@@ -42,12 +42,3 @@ def test_the_ranks_asked_for_are_those_of_the_auto_of_then():
         assert asked.mean_rank(before, own, [name for name in before if name != own]) == pytest.approx(
             rank, abs=5e-3
         )
-
-
-def test_who_found_a_region_is_counted_by_what_never_finding_it_costs():
-    rows = pd.DataFrame(
-        {"environment": "region-of-100 after 500", "policy": "auto", "regret": [30.0, 483.0, 499.0]}
-    )
-    assert asked.found(rows, "region-of-100 after 500", "auto") == (2, 3)
-    rows = rows.assign(environment="one-of-8 after 500", regret=[1e6, 1.49e6, 2e5])
-    assert asked.found(rows, "one-of-8 after 500", "auto") == (2, 3)

@@ -11,8 +11,7 @@ from bandits_torch.experiments.engines import Block
 from bandits_torch.problems import make
 from benchmarks import options
 from benchmarks.auto import __main__ as command
-from benchmarks.auto import __main__ as page
-from benchmarks.auto import environments, limit, playing
+from benchmarks.auto import days, environments, limit, playing, weeks
 from benchmarks.auto.environments import FirmTable
 from benchmarks.leaderboard import settings
 from tests.reference.real_data import REAL, needs_data
@@ -79,10 +78,12 @@ def test_from_command_to_page(tmp_path):
     assert "bernoulli" in text
 
 
-@pytest.mark.parametrize("name", ["--environments", "--policies"])
-def test_a_name_that_is_not_there_is_refused_before_anything_is_played(name, tmp_path):
-    asked = [name, "nonsense", "--out", str(tmp_path), "--horizon", "2"]
-    done = CliRunner().invoke(options.command(command.main), asked)
+NAMES = (command, "--environments"), (command, "--policies"), (days, "--seeds"), (weeks, "--seeds")
+
+
+@pytest.mark.parametrize(("program", "name"), NAMES)
+def test_a_name_that_is_not_there_is_refused_before_anything_is_played(program, name, tmp_path):
+    done = CliRunner().invoke(options.command(program.main), [name, "nonsense", "--out", str(tmp_path)])
     assert done.exit_code == 2
     assert "nonsense" in done.output
     assert not list(tmp_path.iterdir())
@@ -116,7 +117,3 @@ def test_the_limit_is_the_least_of_all_settings(monkeypatch, tmp_path):
     rows = pd.read_csv(tmp_path / "limit.csv")
     assert len(rows) == 4
     assert rows["regret"].nunique() == 4
-    share = page._limit(tmp_path)["shares"].loc["stationary", "with these"]
-    board = pd.read_csv(page.LEADERBOARD)
-    random = board.query("environment == 'stationary' and policy == 'random' and replicate < 10")["regret"]
-    assert share == pytest.approx(rows["regret"].min() / random.mean())

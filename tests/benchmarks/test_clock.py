@@ -1,23 +1,12 @@
 """Races against the clock: a slow step costs, the point in force is what counts, and the page tells what is asked."""
 
-import pandas as pd
 import pytest
 import torch
 
 from bandits_torch.domain import Domain
 from bandits_torch.policies.policy import Choice
 from bandits_torch.problems import ContinuousProblem
-from benchmarks.continuous.clock import (
-    COLUMNS,
-    FUNCTIONS,
-    MOMENTS,
-    TURNED,
-    function,
-    play,
-    race,
-    racers,
-    write_page,
-)
+from benchmarks.continuous.clock import FUNCTIONS, MOMENTS, TURNED, function, play, race, racers
 
 
 class Moving(ContinuousProblem):
@@ -108,30 +97,6 @@ def test_a_turned_function_is_the_old_one_at_the_place_that_a_point_came_from(na
     old = torch.rand(5, 1, d, generator=torch.Generator().manual_seed(0)).double()
     new = 0.5 + turned.shift + (old - 0.5) @ Q  # Q^T (x - c) is (x - c) @ Q for a row
     torch.testing.assert_close(turned.expected(7, new), turned.inner.expected(7, old))
-
-
-def rows(auto, rival, ms, seeds=(0, 1)):
-    for i in range(8):
-        for seed in seeds:
-            yield (f"dynamic-f{i}", "auto", seed, 30, 0.5, auto + 0.01 * seed, 50, ms, ms)
-            yield (f"dynamic-f{i}", "W-DBO", seed, 30, 0.5, rival + 0.01 * seed, 10, 900, 900)
-
-
-@pytest.mark.parametrize(
-    ("auto", "ms", "said"),
-    [
-        (0.5, 20, ("8 of 8: met. Less on 8", "0.50 on", "20 ms: met")),
-        (1.2, 80, ("0 of 8: missed. Less on 0", "1.20 on", "80 ms: missed")),
-    ],
-)
-def test_the_page_says_what_is_met_by_the_table(tmp_path, auto, ms, said):
-    table = pd.DataFrame(list(rows(auto, 1.0, ms)), columns=COLUMNS)
-    extra = pd.DataFrame([("dynamic-f0", "auto", 7, 30, 0.5, 99.0, 50, ms, ms)], columns=COLUMNS)
-    pd.concat([table, extra]).to_csv(tmp_path / "clock-30.csv", index=False)
-    text = write_page(tmp_path).read_text(encoding="utf-8")
-    assert all(line in text for line in said)
-    assert "**" in text
-    assert "99" not in text
 
 
 def test_a_policy_that_is_not_in_the_race_is_refused_before_anything_is_played(tmp_path):

@@ -5,7 +5,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
-from typer.testing import CliRunner
 
 from bandits_torch.problems.periods import find_periods
 from benchmarks import options
@@ -35,15 +34,6 @@ def test_a_table_played_again_is_what_is_kept():
     kept = pd.read_csv(RESULTS / "days.csv").set_index(["seed", "cycle", "policy"])["regret"]
     again = days.play(201, True, (days.FOUND,)).iloc[0]
     assert again["regret"] == pytest.approx(kept[201, True, days.FOUND], rel=1e-4)
-
-
-@pytest.mark.parametrize("program", [days, weeks])
-def test_seeds_that_are_none_are_refused_before_anything_is_played(program, tmp_path):
-    asked = ["--seeds", "reportd", "--out", str(tmp_path)]
-    done = CliRunner().invoke(options.command(program.main), asked)
-    assert done.exit_code == 2
-    assert "reportd" in done.output
-    assert not list(tmp_path.iterdir())
 
 
 def test_seeds_are_numbers_or_have_a_name():

@@ -9,25 +9,6 @@ from benchmarks.papers import __main__ as papers
 from benchmarks.papers import _claims
 
 
-def claim(**changes):
-    row = {
-        "paper": "Ziomek et al. 2024",
-        "where": "Figure 2",
-        "claim": "It wins",
-        "verdict": _claims.HOLDS,
-        "numbers": "1 ± 0.1 against 2 ± 0.1",
-        "command": "python -m benchmarks.papers ziomek toy",
-    }
-    return _claims.Claim(**row | changes)
-
-
-def folder_of(root, name, claims):
-    folder = root / "papers" / "results" / name
-    folder.mkdir(parents=True)
-    _claims.write(folder, claims)
-    return folder
-
-
 def test_the_committed_page_is_what_the_program_writes():
     text = (results.HERE / "RESULTS.md").read_text(encoding="utf-8")
     assert text == results.page(), "run python -m benchmarks.results"
@@ -66,29 +47,6 @@ def test_links_of_the_committed_page_lead_to_files_and_sections():
 
 def test_every_paper_has_its_section():
     assert set(papers.papers()) <= set(results.PAPERS)
-
-
-def test_every_claim_stands_there_once_with_where_it_holds_and_why_not(tmp_path):
-    again = "2 ± 0.1 against 3 ± 0.1 [over means: does not hold, 3 ± 1 against 3 ± 1]"
-    rows = [
-        claim(),
-        claim(where="Figure 3", claim="It wins (drift)", numbers=again),
-        claim(where="Figure 4", claim="PE-GP-UCB has the lowest regret", verdict=_claims.FAILS),
-        claim(where="Figure 5", claim="It wins (jumps)", verdict=_claims.FAILS),
-        claim(where="Table 1", claim="It never (1/2) loses", verdict=_claims.UNTESTED),
-    ]
-    folder = folder_of(tmp_path, "ziomek", rows)
-    (folder / "RESULTS.md").write_text("")
-    (folder / "figure2a.png").write_bytes(b"")
-    page = results.write(tmp_path).read_text(encoding="utf-8")
-    assert "* It wins (Figure 2, Figure 3; 2 of 3; over means: does not hold in 1 of 2)\n" in page
-    assert "* PE-GP-UCB has the lowest regret (Figure 4). It has the lowest mean" in page
-    assert "* It wins (Figure 5; 1 of 3). It is not known why.\n" in page
-    assert "* It never (1/2) loses (Table 1)\n" in page
-    assert "(#ziomek) | 2 | 2 | 0 | 0 | 1 |" in page
-    assert "[Its page](papers/results/ziomek/RESULTS.md)" in page
-    assert "![figure2a](papers/results/ziomek/figure2a.png)" in page
-    assert "No claims recorded: `python -m benchmarks.papers hong`." in page
 
 
 @pytest.mark.parametrize("name", results.PAPERS)
