@@ -6,7 +6,6 @@ import torch
 
 from bandits_torch import AskTell, Domain, IndexPolicy, UpperConfidenceBound, recipes
 from bandits_torch.checkpoint import described
-from bandits_torch.kernels import QuasiPeriodicKernel
 from bandits_torch.policies import EventTriggeredRestart, Observation, SlidingWindow
 from bandits_torch.theory import ConstantWidth, SrinivasBayesianWidth
 from tests.reference.asking import IN_TURN, live, refused, reward_of
@@ -78,38 +77,6 @@ def test_what_must_predict_a_reward_first_cannot_do_so_for_a_past_that_drifted()
         asked, lambda: asked.tell(first.id, 0.5), r"time must be .* at or after the latest observation, 2.0"
     )
     assert asked.drop(before=2.0) == 1
-
-
-def asked_of_days(policy):
-    """Three days of a reward with a daily cycle, arms out of phase, asked and told hour by hour."""
-    live = AskTell(policy)
-    for hour in range(72):
-        question = live.ask(float(hour))
-        live.tell(question.id, daily(hour, question.arm))
-    return live
-
-
-def daily(hour, arm):
-    return float(torch.sin(2 * torch.pi * (torch.as_tensor(hour).double() / 24 + arm / 4)))
-
-
-def test_what_will_be_best_in_hours_is_told_by_a_cycle_and_not_by_forgetting():
-    told = {"noise_variance": 0.01, "width": 2.0}
-    cycle = QuasiPeriodicKernel(24.0, memory=500.0, order=2)
-    days = asked_of_days(recipes.tv_gp_ucb(4, torch.eye(4).double(), time_kernel=cycle, **told))
-    fading = asked_of_days(recipes.tv_gp_ucb(4, torch.eye(4).double(), forgetting_rate=0.1, **told))
-    arms = torch.arange(4)
-    right = {"days": 0, "fading": 0}
-    for hour in range(72, 120):
-        truth = torch.tensor([daily(hour, arm) for arm in arms])
-        for name, asked in {"days": days, "fading": fading}.items():
-            mean, deviation = asked.predict(at=hour)
-            assert mean.shape == deviation.shape == (1, 4)
-            right[name] += bool(truth[mean.argmax()] > truth.max() - 0.1)
-    assert right["days"] >= 46
-    assert right["fading"] <= 24
-    far = fading.predict(at=500.0)
-    torch.testing.assert_close(torch.stack(far), torch.tensor([[[0.0] * 4], [[1.0] * 4]]).double())
 
 
 @pytest.mark.parametrize(

@@ -4,19 +4,17 @@ import math
 
 import pytest
 import torch
-from botorch.acquisition import LogExpectedImprovement, PosteriorStandardDeviation
+from botorch.acquisition import PosteriorStandardDeviation
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
-from botorch.optim import optimize_acqf, optimize_acqf_discrete
+from botorch.optim import optimize_acqf
 from botorch.utils import standardize
 from gpytorch.kernels import MaternKernel, ScaleKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
-from bandits_torch import ArmGP, OnlineGP, ThompsonSampling, UpperConfidenceBound
+from bandits_torch import ArmGP, OnlineGP, UpperConfidenceBound
 from bandits_torch.acquisition import OptimisticOverPriors
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.theory import SrinivasBayesianWidth
-from tests.reference.arm_gp_twins import smooth
 
 SPACE = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
 
@@ -83,28 +81,6 @@ def test_arm_gp_takes_over_the_kernel_and_noise_that_botorch_has_fitted():
             expected = fitted.posterior(arms)
         torch.testing.assert_close(model.marginals()[0], expected.mean.squeeze(-1), rtol=0, atol=1e-6)
         torch.testing.assert_close(model.marginals()[1], expected.variance.squeeze(-1), rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize("acquisition", ["ours", "thompson", "theirs"])
-@pytest.mark.parametrize("form", ["covariance", "factor"])
-def test_arm_gp_in_a_loop_over_a_list_of_candidates(form, acquisition):
-    arms = 60
-    f = torch.linalg.cholesky(smooth(arms) + 1e-8 * torch.eye(arms).double()) @ torch.randn(arms).double()
-    model = ArmGP(arms, smooth(arms), 0.01, form=form)
-    choices = model.candidates().squeeze(-2)
-    for _ in range(30):
-        if acquisition == "ours":
-            scored = UpperConfidenceBound(model, SrinivasBayesianWidth(arms, 0.1))
-        elif acquisition == "thompson":
-            scored = ThompsonSampling(model)
-        else:
-            scored = LogExpectedImprovement(model, best_f=model.marginals()[0].max())
-        x, _ = optimize_acqf_discrete(scored, q=1, choices=choices)
-        y = f[x.long()] + 0.1 * torch.randn(1, 1).double()
-        model.observe(x, y)
-    assert model.train_inputs[0].shape == (30, 1)
-    recommended = f[model.marginals()[0].argmax()]
-    assert f.max() - recommended < 0.1 * (f.max() - f.mean())
 
 
 @pytest.mark.filterwarnings("ignore:All acquisition values")  # they are the same

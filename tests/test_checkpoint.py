@@ -12,6 +12,7 @@ import torch
 
 from bandits_torch import checkpoint, load_policy, run, save_policy
 from bandits_torch.history import Recorder
+from bandits_torch.models.online_model import ResizableState
 from bandits_torch.policies import RandomPolicy
 from bandits_torch.problems import Replay
 from bandits_torch.state import differing
@@ -293,8 +294,21 @@ def test_what_cannot_be_written_is_refused_by_its_place_and_nothing_is_written(t
     assert list(tmp_path.iterdir()) == []
 
 
-def test_any_nesting_comes_back_as_it_was(tmp_path):
-    state = {
+class Holder(ResizableState):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("matrix", torch.zeros(5, 4).double())
+
+
+def test_any_nesting_comes_back_as_it_was_and_a_matrix_that_lies_by_columns_so(tmp_path):
+    laid = {
+        "columns": torch.rand(4, 5).double().T,
+        "turned": torch.rand(2, 3, 4).permute(1, 2, 0),
+        "none": torch.zeros(0, 3).T,
+        "one": torch.rand(1, 7, 1).transpose(0, 1),
+        "part": torch.rand(4, 6)[:, ::2],  # not dense: comes back in one piece
+    }
+    state = laid | {
         "a": [1, 2.5, math.inf, None, True, "x"],
         3: (torch.tensor(7), {"b": torch.zeros(0, 4)}),
         "tensor": torch.arange(6, dtype=torch.float32).reshape(2, 3).T,
@@ -309,6 +323,12 @@ def test_any_nesting_comes_back_as_it_was(tmp_path):
     assert isinstance(back[3], tuple)
     back["views"][0] = 5.0  # memory of its own
     assert back["views"].tolist() == [5.0, 1.0, 1.0]
+    for name in ("columns", "turned", "one"):
+        assert back[name].stride() == laid[name].stride()
+    assert back["part"].is_contiguous()
+    holder = Holder()
+    holder.load_state_dict({"matrix": back["columns"], "_extra_state": {}})
+    assert holder.matrix.stride() == laid["columns"].stride()
 
 
 @pytest.mark.parametrize("change", ["rows reversed", "one number corrected"])

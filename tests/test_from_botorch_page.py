@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from botorch.acquisition.analytic import UpperConfidenceBound as PlainUpperConfidenceBound
-from gpytorch.kernels import MaternKernel, RBFKernel
+from gpytorch.kernels import MaternKernel
 
 from bandits_torch import ArmGP, OnlineGP
 from bandits_torch.acquisition import UpperConfidenceBound
@@ -61,27 +61,6 @@ def test_every_name_on_the_page_is_there(span):
         modules = [importlib.import_module(place) for place in PLACES]
         anywhere = any(hasattr(thing, name) for thing in [*modules, ArmGP, OnlineGP])
         assert anywhere, span
-
-
-def test_the_kernels_to_change_before_a_rebuild_are_where_the_page_says():
-    X, Y = torch.rand(4, 2, **F64), torch.rand(4, 1, **F64)
-    points = online_gp()
-    points.observe(X, Y)
-    points.kernel.lengthscale = 0.2
-    points.rebuild()
-    afresh = OnlineGP(points.kernel, 1e-3, input_dim=2)
-    afresh.observe(X, Y)
-    torch.testing.assert_close(points.posterior(X).mean, afresh.posterior(X).mean)
-    arms = ArmGP(X, RBFKernel().double(), 0.1)
-    arms.observe(torch.arange(4.0, **F64).unsqueeze(-1), Y)
-    before = arms.marginals()[0].clone()
-    assert not hasattr(arms, "kernel")
-    arms.prior.kernel.lengthscale = 0.2
-    arms.rebuild()
-    same = ArmGP(X, arms.prior.kernel, 0.1)
-    same.observe(torch.arange(4.0, **F64).unsqueeze(-1), Y)
-    torch.testing.assert_close(arms.marginals()[0], same.marginals()[0])
-    assert not torch.allclose(arms.marginals()[0], before)
 
 
 def test_botorch_s_analytic_acquisitions_move_the_model_to_the_dtype_of_their_inputs_and_ours_do_not():

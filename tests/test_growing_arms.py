@@ -7,7 +7,6 @@ import re
 import warnings
 from dataclasses import replace
 from pathlib import Path
-from time import process_time
 
 import pytest
 import torch
@@ -430,20 +429,6 @@ def test_a_file_of_other_arms_is_refused_and_nothing_changes(tmp_path):
         with pytest.raises(ValueError, match=r"names|arms"):
             load_policy(tmp_path / "live.state", other)
         assert not differing(before, other.state_dict())
-
-
-def test_taking_up_an_arm_costs_what_building_anew_does():
-    arms = torch.linspace(0, 1, 61, dtype=torch.float64).unsqueeze(-1)
-    seconds = {"build": [], "add": []}
-    for _ in range(5):
-        start = process_time()
-        live = AskTell.auto(arms[:60])
-        seconds["build"].append(process_time() - start)
-        alike(range(10), lambda arm, step: 1.0, live)
-        start = process_time()
-        live.add_arms(1, features=arms[60:])
-        seconds["add"].append(process_time() - start)
-    assert min(seconds["add"]) < 4 * min(seconds["build"])
 
 
 def test_who_has_taken_up_arms_in_vain_takes_the_file_of_another_process(tmp_path):

@@ -402,16 +402,6 @@ def test_look_says_what_a_log_holds(tmp_path):
     assert call("look", path).output.startswith("A full table: 9 rows, 2 arms")
     path.write_text("when,layout,paid\n" + "".join(f"{t},{arm},{t}.5\n" for t in range(9) for arm in "ab"))
     assert call("look", path).output.startswith("A full table: 9 rows, 2 arms")
-    rows = "".join(f"{t},{arm},{t}.5,no\n" for t in range(9) for arm in "ab")
-    path.write_text(f"when,layout,paid,note\n{rows}")
-    refused = call("look", path, code=2)
-    assert "long=layout,REWARD if it names the arm of each row" in refused.output
-    assert call("look", path, "--option", "long=layout,paid").output.startswith(
-        "A full table: 9 rows, 2 arms"
-    )
-    path.write_text("time,arm,reward\n1,a,no\n")
-    refused = call("look", path, code=2)
-    assert refused.output.startswith("error: row 1, column 'reward' must be a number or empty, got 'no'")
 
 
 def test_auto_learns_a_log_as_if_it_had_pulled():

@@ -7,9 +7,7 @@ import torch
 
 from bandits_torch import recipes, run
 from bandits_torch.checkpoint import RunCheckpoint
-from bandits_torch.models.online_model import ResizableState
 from bandits_torch.problems import ContinuousProblem
-from bandits_torch.state_files import read_state, write_state
 from tests.reference import all_recipes
 from tests.reference.asking import bits
 from tests.reference.kill_runs import NAMES
@@ -62,28 +60,3 @@ def test_so_do_those_over_points(name, tmp_path, monkeypatch):
     monkeypatch.setattr(ContinuousProblem, "best", lambda self, step: torch.ones(2).double())  # takes long
     build = lambda: all_recipes.build_over_points(name, 2, 10)  # noqa: E731
     assert unlike(build, tmp_path, monkeypatch, 10, (2, 6)) == []
-
-
-def test_a_matrix_that_lies_by_columns_does_so_when_it_comes_back(tmp_path, monkeypatch):
-    state = {
-        "columns": torch.rand(4, 5).double().T,
-        "turned": torch.rand(2, 3, 4).permute(1, 2, 0),
-        "part": torch.rand(4, 6)[:, ::2],  # not dense: comes back in one piece
-        "none": torch.zeros(0, 3).T,
-        "one": torch.rand(1, 7, 1).transpose(0, 1),
-    }
-    write_state(tmp_path / "file", "thing", {}, state)
-    _, back = read_state(tmp_path / "file", "thing")
-    for name, tensor in state.items():
-        assert torch.equal(back[name], tensor)
-        assert name == "part" or back[name].stride() == tensor.stride() or tensor.numel() == 0
-    assert back["part"].is_contiguous()
-
-    class Holder(ResizableState):
-        def __init__(self):
-            super().__init__()
-            self.register_buffer("matrix", torch.zeros(5, 4).double())
-
-    holder = Holder()
-    holder.load_state_dict({"matrix": back["columns"], "_extra_state": {}})
-    assert holder.matrix.stride() == state["columns"].stride()

@@ -284,16 +284,3 @@ def test_no_column_is_cut_on_a_screen(shown, tmp_path):
     path.write_text(text.replace("</body>", script), encoding="utf-8")
     seen = browse(path, "--window-size=1000,900", "--dump-dom").stdout
     assert re.search(r'data-cut="([^"]*)"', seen)[1].split() == ["0", "0"]
-
-
-@needs_browser
-def test_a_browser_paints_it(shown, tmp_path):
-    from PIL import Image
-
-    path = tmp_path / "report.html"
-    path.write_text(shown[1], encoding="utf-8")
-    browse(path, "--window-size=1000,2600", "--hide-scrollbars", f"--screenshot={tmp_path / 'page.png'}")
-    with Image.open(tmp_path / "page.png") as image:
-        colours = {colour for _, colour in image.convert("RGB").getcolors(1 << 20)}
-        assert image.size == (1000, 2600)
-    assert {(0xFB, 0xFA, 0xF8), (0x00, 0x72, 0xB2), (0x1D, 0x20, 0x25)} <= colours

@@ -275,24 +275,3 @@ def test_real_14_march_has_the_46_motes_of_the_file() -> None:
     hottest = problem.table.max(-1)
     assert hottest.indices.unique().numel() == 15
     assert (hottest.values.mean() - problem.table.mean(0).max()).item() == pytest.approx(1.8, abs=0.05)
-
-
-@pytest.mark.sampled(5)
-@needs_data
-@pytest.mark.parametrize("name", FILES)
-def test_real_files_are_read_in_sensible_units(name: str) -> None:
-    problem = make(name, data=REAL, horizon=100)
-    known, table = problem.knowledge, problem.table[~torch.isnan(problem.table)]
-    low, high = {
-        "intel-temperature": (10, 40),
-        "intel-light": (0, 2000),
-        "intel-humidity": (0, 70),
-        "molene-wind": (0, 40),
-        "molene-temperature": (-10, 20),
-        "beijing-pm25": (1, 900),
-    }[name]
-    assert low <= table.min()
-    assert table.max() <= high
-    assert 0 < known.forgetting_rate < 0.99
-    assert 0 < known.noise_variance < table.var().item()
-    assert 1 < known.rkhs_bound < 20

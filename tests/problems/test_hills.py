@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from bandits_torch import recipes, run
 from bandits_torch.problems import Hills
 
 
@@ -43,16 +42,3 @@ def test_even_steps_leave_out_the_true_tall_hill_alone() -> None:
     assert problem.available(3) is None
     assert (~problem.available(2)).nonzero().flatten().tolist() == list(range(27, 34))
     assert problem.available(2) is problem.available(4)
-
-
-def test_prior_elimination_finds_the_true_prior_where_the_likeliest_gets_stuck() -> None:
-    """The paper's ordering at a size for every day; the figures are in benchmarks/papers."""
-    problem = Hills(replicates=8, seed=1)
-    regret = {}
-    for name in ("pe_gp_ucb", "mle_gp_ucb", "known_prior_gp_ucb"):
-        policy = recipes.build(name, problem, replicates=8, horizon=100)
-        regret[name] = run(policy, problem, 100).mean_cumulative_regret
-        if name == "pe_gp_ucb":
-            assert bool(policy.surviving[:, 2].all())
-            assert policy.surviving.sum(-1).double().mean() < 3
-    assert regret["known_prior_gp_ucb"] < regret["pe_gp_ucb"] < regret["mle_gp_ucb"]
