@@ -1,4 +1,4 @@
-"""Live systems: rewards late, twice, out of order or never; time that jumps; arms that come; processes that go."""
+"""Live systems: rewards late, twice, out of order or never; arms that come; what is refused."""
 
 import numpy as np
 import pytest
@@ -10,8 +10,6 @@ from bandits_torch.policies import EventTriggeredRestart, Observation, SlidingWi
 from bandits_torch.theory import ConstantWidth, SrinivasBayesianWidth
 from tests.reference.asking import IN_TURN, live, refused, reward_of
 from tests.reference.index_policies import ARMS, KERNEL, N, arm_gp, drifting
-
-T = 30
 
 
 @pytest.mark.parametrize("name", recipes.RECIPES)

@@ -1,4 +1,4 @@
-"""The races under contexts in small: the dense refit plays as ours does, the page says what was measured."""
+"""The races under contexts in small: the dense refit plays as ours does."""
 
 import pytest
 import torch

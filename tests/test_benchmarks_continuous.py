@@ -1,4 +1,4 @@
-"""The race on continuous domains in small: rivals are played by the same loop, the page says what was measured."""
+"""The race on continuous domains in small: rivals are played by the same loop, and it goes on where it stopped."""
 
 import pandas as pd
 import pytest

@@ -16,7 +16,6 @@ from bandits_torch.acquisition import UpperConfidenceBound
 from tests.reference.arm_gp_twins import smooth
 
 PAGE = (Path(__file__).parents[1] / "docs" / "from_botorch.md").read_text(encoding="utf-8")
-F64 = {"dtype": torch.float64}
 PLACES = [
     "bandits_torch",
     "bandits_torch.models",

@@ -8,8 +8,6 @@ from bandits_torch.checkpoint import described
 from tests.reference.asking import live, refused, reward_of
 from tests.reference.kernels import rbf
 
-T = 30
-
 
 def by_features(name="gp_ucb", **options):
     kernel = rbf(0.1)

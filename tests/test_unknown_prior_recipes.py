@@ -1,4 +1,4 @@
-"""The recipes for an unknown prior: alike where there is nothing to choose, and raced from the command line."""
+"""The recipes for an unknown prior: alike where there is nothing to choose, with the widths of their theorems."""
 
 import pytest
 import torch

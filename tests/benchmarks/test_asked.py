@@ -1,4 +1,4 @@
-"""What was asked of looking again: ranks, what a rank needs, and that the page says what the tables hold."""
+"""What was asked of looking again: ranks, and what a rank needs."""
 
 import numpy as np
 import pandas as pd

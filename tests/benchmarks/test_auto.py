@@ -1,4 +1,4 @@
-"""The protocol of ``auto``: its environments, a short run from command to page, and the page that is committed."""
+"""The protocol of ``auto``: its environments, what it is told wrongly, and a short run from command to page."""
 
 from pathlib import Path
 

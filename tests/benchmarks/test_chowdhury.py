@@ -1,4 +1,4 @@
-"""The figures of Chowdhury & Gopalan: settings as printed, files, and verdicts that follow the trials."""
+"""The figures of Chowdhury & Gopalan: settings as printed, trials, and the short form."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Races against the clock: a slow step costs, the point in force is what counts, and the page tells what is asked."""
+"""Races against the clock: a slow step costs, and the point in force is what counts."""
 
 import pytest
 import torch

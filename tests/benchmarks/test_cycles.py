@@ -1,4 +1,4 @@
-"""The comparison of kernels over time: its statistics, its page, and a run in small."""
+"""The comparison of kernels over time: its grids and its standard errors."""
 
 import numpy as np
 import pytest

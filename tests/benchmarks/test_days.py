@@ -1,4 +1,4 @@
-"""Tables with a day: what they hold, the page, and a table played again."""
+"""Tables with a day: what they hold, and a table played again."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Races on problems that others published: they are the packages' own, and the page says what the tables hold."""
+"""Races on problems that others published: they are the packages' own, and played once."""
 
 import sys
 from functools import partial

@@ -1,4 +1,4 @@
-"""The benchmark of Hong et al. in its short form, how it counts detections, how it tunes, what it says of the paper."""
+"""The benchmark of Hong et al.: its short form, how it counts detections, and how it tunes."""
 
 from pathlib import Path
 

@@ -6,58 +6,58 @@ import pandas as pd
 import pytest
 from jinja2 import UndefinedError
 
-from benchmarks.pages import append, beyond, keep, opening, played, render, seeds_of, too_few, with_error
+from benchmarks import pages
 
 
 def test_rows_take_the_place_of_those_of_their_key_and_no_other(tmp_path):
     path = tmp_path / "new folder" / "table.csv"
-    keep(
+    pages.keep(
         path, pd.DataFrame({"name": ["b", "b", "a"], "seed": [1, 1, 1], "value": [1.0, 2.0, 3.0]}), ("name",)
     )
-    keep(path, pd.DataFrame({"name": ["b"], "seed": [2], "value": [9.0]}), ("name",))
+    pages.keep(path, pd.DataFrame({"name": ["b"], "seed": [2], "value": [9.0]}), ("name",))
     assert pd.read_csv(path).to_numpy().tolist() == [["a", 1, 3.0], ["b", 2, 9.0]]
-    keep(path, pd.DataFrame({"name": ["b"], "seed": [1], "value": [4.0]}), ("name", "seed"))
+    pages.keep(path, pd.DataFrame({"name": ["b"], "seed": [1], "value": [4.0]}), ("name", "seed"))
     assert pd.read_csv(path).to_numpy().tolist() == [["a", 1, 3.0], ["b", 1, 4.0], ["b", 2, 9.0]]
 
 
 def test_rows_are_put_at_the_end_and_what_was_played_is_known_by_its_key(tmp_path):
     path = tmp_path / "table.csv"
-    assert played(path, ("name", "seed")) == set()
+    assert pages.played(path, ("name", "seed")) == set()
     for name, seed in (("b", 1), ("a", 2), ("b", 1)):
-        append(path, pd.DataFrame([{"name": name, "seed": seed, "value": 0.123456}]), 4)
+        pages.append(path, pd.DataFrame([{"name": name, "seed": seed, "value": 0.123456}]), 4)
     assert pd.read_csv(path).to_numpy().tolist() == [["b", 1, 0.1235], ["a", 2, 0.1235], ["b", 1, 0.1235]]
-    assert played(path, ("name", "seed")) == {("b", 1), ("a", 2)}
-    assert played(path, ("seed",)) == {1, 2}
+    assert pages.played(path, ("name", "seed")) == {("b", 1), ("a", 2)}
+    assert pages.played(path, ("seed",)) == {1, 2}
 
 
 def test_seeds_are_told_by_number_and_name_and_of_whom_where_they_differ():
     rows = pd.DataFrame({"problem": list("aaaabbbcd"), "seed": [0, 1, 2, 1000, 5, 6, 5, 0, 0]})
     told = "4 seeds (0 to 2, 1000) of a; 2 seeds (5, 6) of b; 1 seed (0) of c, d"
-    assert seeds_of(rows, "seed", "problem") == told
-    assert seeds_of(rows[:3], "seed", "problem") == "3 seeds (0 to 2)"
-    assert seeds_of(rows[-2:], "seed", "problem", "replicate") == "1 replicate (0)"
-    assert seeds_of(rows, "seed") == "6 seeds (0 to 2, 5, 6, 1000)"
-    assert "Fewer than 5 seeds" in too_few(rows, "seed", "problem")
-    assert not too_few(pd.DataFrame({"problem": "a", "seed": range(5)}), "seed", "problem")
+    assert pages.seeds_of(rows, "seed", "problem") == told
+    assert pages.seeds_of(rows[:3], "seed", "problem") == "3 seeds (0 to 2)"
+    assert pages.seeds_of(rows[-2:], "seed", "problem", "replicate") == "1 replicate (0)"
+    assert pages.seeds_of(rows, "seed") == "6 seeds (0 to 2, 5, 6, 1000)"
+    assert "Fewer than 5 seeds" in pages.too_few(rows, "seed", "problem")
+    assert not pages.too_few(pd.DataFrame({"problem": "a", "seed": range(5)}), "seed", "problem")
 
 
 def test_a_mean_has_its_standard_errors_and_a_single_value_none():
     values = pd.Series([1.0, 2.0, 3.0])  # of deviation 1
-    assert with_error(values) == "2.0 ± 0.6"
-    assert with_error(values, 3, 2) == "2.000 ± 1.155"
-    assert with_error(values[:1], 2) == "1.00"
+    assert pages.with_error(values) == "2.0 ± 0.6"
+    assert pages.with_error(values, 3, 2) == "2.000 ± 1.155"
+    assert pages.with_error(values[:1], 2) == "1.00"
 
 
 def test_differences_are_told_apart_from_none_beyond_two_standard_errors():
     words = ("less", "level", "more")
-    assert beyond(pd.Series([-1.0, -2.0, -3.0]), *words) == "less"
-    assert beyond(pd.Series([3.0, 0.0, 0.0]), *words) == "level"
-    assert beyond(pd.Series([1.0, 2.0, 3.0]), *words) == "more"
-    assert [beyond(pd.Series([one]), *words) for one in (-1.0, 0.0, 1.0)] == [*words]
+    assert pages.beyond(pd.Series([-1.0, -2.0, -3.0]), *words) == "less"
+    assert pages.beyond(pd.Series([3.0, 0.0, 0.0]), *words) == "level"
+    assert pages.beyond(pd.Series([1.0, 2.0, 3.0]), *words) == "more"
+    assert [pages.beyond(pd.Series([one]), *words) for one in (-1.0, 0.0, 1.0)] == [*words]
 
 
 def test_a_page_has_its_title_answer_and_command_before_all_else():
-    title, _, answer, _, command = opening("Title", "An  answer.", "python -m program").splitlines()
+    title, _, answer, _, command = pages.opening("Title", "An  answer.", "python -m program").splitlines()
     assert (title, answer) == ("# Title", "An answer.")
     assert command.startswith("Written by `python -m program` from the tables")
 
@@ -65,7 +65,9 @@ def test_a_page_has_its_title_answer_and_command_before_all_else():
 def test_a_template_shows_what_it_is_given_and_refuses_to_show_what_it_is_not(tmp_path):
     shown = {"summary": "All hold.", "claims": "| claim |\n", "asked": ""}
     frame = pd.DataFrame({"t": [6], "deviation": [0.5]})
-    page = render(tmp_path / "page.md", "papers/calandriello.md.jinja", starvation=frame, **shown).read_text()
+    page = pages.render(
+        tmp_path / "page.md", "papers/calandriello.md.jinja", starvation=frame, **shown
+    ).read_text()
     assert page.startswith(
         "# Calandriello et al. (2019): BKB\n\nAll hold.\n\nWritten by `python -m benchmarks.papers"
     )
@@ -73,5 +75,5 @@ def test_a_template_shows_what_it_is_given_and_refuses_to_show_what_it_is_not(tm
     assert page.endswith("\n\n| t | deviation |\n| --- | --- |\n| 6 | 0.5 |\n")
     for template, name in (("papers/calandriello.md.jinja", "summary"), ("safety/RESULTS.md.jinja", "step")):
         with pytest.raises(UndefinedError, match=f"'{name}' is undefined"):
-            render(tmp_path / "other.md", template)
+            pages.render(tmp_path / "other.md", template)
     assert not (tmp_path / "other.md").exists()

@@ -1,4 +1,4 @@
-"""Eight questions at once: the floor that waiting sets for anyone, and the page that has it beside the regret."""
+"""Eight questions at once: the floor that waiting sets for anyone."""
 
 import pytest
 import torch

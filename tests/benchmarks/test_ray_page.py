@@ -1,4 +1,4 @@
-"""The page of the race of Ray Tune's schedulers."""
+"""Schedulers of Ray Tune are raced by name."""
 
 from typer.testing import CliRunner
 

@@ -1,4 +1,4 @@
-"""W-DBO on the Temperature record: the floor agrees with its sensors, and the page counts what W-DBO keeps."""
+"""The Temperature record as a floor: it agrees with its sensors."""
 
 import numpy as np
 import pytest

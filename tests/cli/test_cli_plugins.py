@@ -11,7 +11,6 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from bandits_torch.history import Recorder
 from tests.reference.forked import Forked
 
 ROOT = Path(__file__).parents[2]
@@ -28,8 +27,8 @@ def plugin(tmp_path_factory):
     return folder
 
 
-def run(folder, *command, code=0, first=None):
-    done = Forked(*map(str, command), cwd=folder, site=folder / "site", first=first).wait()
+def run(folder, *command, code=0):
+    done = Forked(*map(str, command), cwd=folder, site=folder / "site").wait()
     assert done.returncode == code, done.stdout + done.stderr
     return done.stdout + done.stderr
 
@@ -81,23 +80,6 @@ def test_it_is_swept_and_a_sweep_goes_on(plugin, tmp_path):
     second = pd.read_csv(tmp_path / "sweep.csv").drop(columns="ms_per_step")
     pd.testing.assert_frame_equal(first, second)
     assert set(second.problem) == {"seesaw", "cosine"}
-
-
-def test_a_race_of_it_that_was_cut_off_goes_on(plugin, tmp_path):
-    chosen, steps = Recorder.chosen, []
-
-    def stop(*arguments, **options):
-        steps.append(1)
-        if len(steps) == 17:
-            raise KeyboardInterrupt
-        return chosen(*arguments, **options)
-
-    race = ["race", "--problem", "seesaw", "--policies", "halving_gp_ucb", *SMALL, "--checkpoint", "5"]
-    run(plugin, *race, "--out", tmp_path / "whole")
-    cut = [*race, "--out", tmp_path / "cut"]
-    assert "--resume" in run(plugin, *cut, code=130, first=lambda: setattr(Recorder, "chosen", stop))
-    run(plugin, *cut, "--resume")
-    assert (tmp_path / "cut" / "regret.csv").read_bytes() == (tmp_path / "whole" / "regret.csv").read_bytes()
 
 
 def test_its_laws_hold(plugin):
