@@ -1,7 +1,5 @@
 """The speed benchmarks run, write what they say they write, and compare like with like. No test looks at a time."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tables of results that grow from run to run."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 from jinja2 import UndefinedError

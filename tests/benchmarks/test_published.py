@@ -1,7 +1,5 @@
 """Pages of results are what their programs write from the tables that are kept, and documents print what is there."""
 
-from __future__ import annotations
-
 import importlib
 import re
 import shutil
