@@ -4,17 +4,19 @@ import math
 
 import pytest
 import torch
-from botorch.acquisition import PosteriorStandardDeviation
+from botorch.acquisition import PosteriorStandardDeviation, qLowerBoundMaxValueEntropy
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
-from botorch.optim import optimize_acqf
+from botorch.optim import optimize_acqf, optimize_acqf_discrete
 from botorch.utils import standardize
 from gpytorch.kernels import MaternKernel, ScaleKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
 from bandits_torch import ArmGP, OnlineGP, UpperConfidenceBound
 from bandits_torch.acquisition import OptimisticOverPriors
-from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
+from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
+from bandits_torch.models import AtTime
+from tests.reference.arm_gp_twins import smooth
 
 SPACE = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
 
@@ -81,6 +83,35 @@ def test_arm_gp_takes_over_the_kernel_and_noise_that_botorch_has_fitted():
             expected = fitted.posterior(arms)
         torch.testing.assert_close(model.marginals()[0], expected.mean.squeeze(-1), rtol=0, atol=1e-6)
         torch.testing.assert_close(model.marginals()[1], expected.variance.squeeze(-1), rtol=0, atol=1e-6)
+
+
+def test_arm_gp_under_drift_in_a_loop_over_a_list_of_candidates():
+    """BoTorch's condition_on_observations serves as well as observe: it returns the model of the next step."""
+    arms = 20
+    time = ExponentialForgettingKernel(0.05)
+    model = ArmGP(arms, SpatioTemporalKernel(ArmCovarianceKernel(smooth(arms)), time), 0.01)
+    for step in range(15):
+        choices = model.candidates(float(step)).squeeze(-2)
+        x, _ = optimize_acqf_discrete(UpperConfidenceBound(model, 2.0), q=1, choices=choices)
+        y = torch.sin(x[:, :1] / 3 + step / 5)
+        following = model.condition_on_observations(x, y)
+        assert model.num_observations == step
+        model = following
+    assert model.num_observations == 15
+    assert model.now == 14.0
+
+
+@pytest.mark.filterwarnings("ignore:A not p.d.")
+def test_drifting_arms_are_chosen_in_batches_by_entropy_at_the_present():
+    arms = torch.arange(12).double().unsqueeze(-1)
+    time = ExponentialForgettingKernel(0.05)
+    model = ArmGP(12, SpatioTemporalKernel(ArmCovarianceKernel(smooth(12)), time), 0.01)
+    for step in range(6):
+        now = AtTime(model, float(step))
+        x, _ = optimize_acqf_discrete(qLowerBoundMaxValueEntropy(now, arms, train_inputs=arms[:0]), 2, arms)
+        model = now.condition_on_observations(x, torch.sin(x / 3 + step / 5)).model
+    assert model.num_observations == 12
+    assert model.now == 5.0
 
 
 @pytest.mark.filterwarnings("ignore:All acquisition values")  # they are the same
