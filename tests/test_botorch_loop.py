@@ -4,7 +4,12 @@ import math
 
 import pytest
 import torch
-from botorch.acquisition import PosteriorStandardDeviation, qLowerBoundMaxValueEntropy
+from botorch.acquisition import (
+    LogExpectedImprovement,
+    PosteriorStandardDeviation,
+    qLowerBoundMaxValueEntropy,
+    qMaxValueEntropy,
+)
 from botorch.fit import fit_gpytorch_mll
 from botorch.models import SingleTaskGP
 from botorch.optim import optimize_acqf, optimize_acqf_discrete
@@ -12,10 +17,11 @@ from botorch.utils import standardize
 from gpytorch.kernels import MaternKernel, ScaleKernel
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
-from bandits_torch import ArmGP, OnlineGP, UpperConfidenceBound
+from bandits_torch import ArmGP, OnlineGP, ThompsonSampling, UpperConfidenceBound
 from bandits_torch.acquisition import OptimisticOverPriors
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.models import AtTime
+from bandits_torch.theory import SrinivasBayesianWidth
 from tests.reference.arm_gp_twins import smooth
 
 SPACE = torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
@@ -69,6 +75,26 @@ def test_a_moving_optimum_is_followed_with_time_as_a_fixed_feature(way):
     assert Y[-10:].mean() > 2 * moving_hill(anywhere).mean()
 
 
+def test_our_kernels_are_fitted_as_any_other():
+    X = torch.cat([torch.rand(40, 1), torch.arange(40).unsqueeze(-1)], -1).double()
+    space, time = MaternKernel(nu=2.5), ExponentialForgettingKernel(0.5)
+    truth = SpatioTemporalKernel(MaternKernel(nu=2.5).double(), ExponentialForgettingKernel(0.05))
+    with torch.no_grad():
+        root = torch.linalg.cholesky(truth(X).to_dense() + 1e-8 * torch.eye(40).double())
+    Y = root @ torch.randn(40, 1).double()
+    kernel = ScaleKernel(SpatioTemporalKernel(space, time)).double()
+    model = SingleTaskGP(
+        X, standardize(Y), torch.full_like(Y, 1e-3), covar_module=kernel, outcome_transform=None
+    )
+    likelihood = ExactMarginalLogLikelihood(model.likelihood, model)
+    before = likelihood(model(*model.train_inputs), model.train_targets, *model.train_inputs).item()
+    model.eval()
+    fit_gpytorch_mll(likelihood)
+    assert time.forgetting_rate.item() < 0.4  # from 0.5 towards 0.05
+    model.train()
+    assert likelihood(model(*model.train_inputs), model.train_targets, *model.train_inputs).item() > before
+
+
 def test_arm_gp_takes_over_the_kernel_and_noise_that_botorch_has_fitted():
     arms = torch.rand(15, 2).double()
     X, Y = arms[:10], moving_hill(torch.cat([arms[:10], torch.zeros(10, 1)], -1))
@@ -85,6 +111,28 @@ def test_arm_gp_takes_over_the_kernel_and_noise_that_botorch_has_fitted():
         torch.testing.assert_close(model.marginals()[1], expected.variance.squeeze(-1), rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("acquisition", ["ours", "thompson", "theirs"])
+@pytest.mark.parametrize("form", ["covariance", "factor"])
+def test_arm_gp_in_a_loop_over_a_list_of_candidates(form, acquisition):
+    arms = 60
+    f = torch.linalg.cholesky(smooth(arms) + 1e-8 * torch.eye(arms).double()) @ torch.randn(arms).double()
+    model = ArmGP(arms, smooth(arms), 0.01, form=form)
+    choices = model.candidates().squeeze(-2)
+    for _ in range(30):
+        if acquisition == "ours":
+            scored = UpperConfidenceBound(model, SrinivasBayesianWidth(arms, 0.1))
+        elif acquisition == "thompson":
+            scored = ThompsonSampling(model)
+        else:
+            scored = LogExpectedImprovement(model, best_f=model.marginals()[0].max())
+        x, _ = optimize_acqf_discrete(scored, q=1, choices=choices)
+        y = f[x.long()] + 0.1 * torch.randn(1, 1).double()
+        model.observe(x, y)
+    assert model.train_inputs[0].shape == (30, 1)
+    recommended = f[model.marginals()[0].argmax()]
+    assert f.max() - recommended < 0.1 * (f.max() - f.mean())
+
+
 def test_arm_gp_under_drift_in_a_loop_over_a_list_of_candidates():
     """BoTorch's condition_on_observations serves as well as observe: it returns the model of the next step."""
     arms = 20
@@ -99,6 +147,30 @@ def test_arm_gp_under_drift_in_a_loop_over_a_list_of_candidates():
         model = following
     assert model.num_observations == 15
     assert model.now == 14.0
+
+
+BATCHES = {
+    "thompson": lambda model, arms: ThompsonSampling(model),
+    "ucb": lambda model, arms: UpperConfidenceBound(model, 2.0),
+    "max-value entropy": qMaxValueEntropy,
+    "gibbon": qLowerBoundMaxValueEntropy,
+}
+
+
+@pytest.mark.filterwarnings("ignore:A not p.d.")  # an arm and its own past, seen beside each other
+@pytest.mark.parametrize("name", BATCHES)
+def test_arms_are_chosen_three_at_a_time(name):
+    arms = 30
+    f = torch.linalg.cholesky(smooth(arms) + 1e-8 * torch.eye(arms).double()) @ torch.randn(arms).double()
+    model = ArmGP(arms, smooth(arms), 0.01)
+    choices = model.candidates().squeeze(-2)
+    model.observe(choices[:1], f[:1].unsqueeze(-1))
+    for _ in range(6):
+        x, _ = optimize_acqf_discrete(BATCHES[name](model, choices), q=3, choices=choices)
+        assert len(x.unique()) == 3
+        model.observe(x, f[x.long()] + 0.1 * torch.randn(3, 1).double())
+    assert model.num_observations == 19
+    assert f.max() - f[model.marginals()[0].argmax()] < 0.2 * (f.max() - f.mean())
 
 
 @pytest.mark.filterwarnings("ignore:A not p.d.")
