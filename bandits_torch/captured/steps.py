@@ -542,6 +542,7 @@ class AveragingSteps(CapturedSteps):
     def _read_anew(self) -> None:
         """Discard values cached from the policy's state: they may be in memory that only an earlier block writes."""
         self.policy.scale.read_anew()
+        self.policy.sharing.state_changed()
         self.policy.frame.state_changed()
 
     def key(self) -> Hashable:

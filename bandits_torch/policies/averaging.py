@@ -368,12 +368,12 @@ class ModelAveraging(Policy):
         """
         mean, variance = at
         with only_where(believed, *self.judged):
-            log_unit = self._member_units().log[:, 0] if self._all_framed else 0.0
+            log_unit = self._member_units().log[:, 0] if self._all_framed else None
             rounding = None
             if not settled:
                 smaller = self.frame.meet(reward).unsqueeze(-1)
                 grows = smaller < 1.0  # members in the frame have learned rounding errors so far
-                log_unit = log_unit * ~grows.squeeze(-1)
+                log_unit = None if log_unit is None else log_unit * ~grows.squeeze(-1)
                 rounding = grows & self._framed
                 mean = torch.where(rounding, mean * smaller, mean)
                 self.scale.forget(rounding)

@@ -79,8 +79,16 @@ class FixedShare(Described, HasState):
 
     @property
     def weights(self) -> Tensor:
-        """(S, P); each row has the sum 1."""
-        return self.log_weight.exp()
+        """(S, P); each row has the sum 1. The result is cached."""
+        if self._weights is None:
+            self._weights = self.log_weight.exp()
+        return self._weights
+
+    _weights: Tensor | None = None
+
+    def state_changed(self) -> None:
+        """Clear the cache of ``weights``."""
+        self._weights = None
 
     @property
     def effective_members(self) -> Tensor:
@@ -88,20 +96,23 @@ class FixedShare(Described, HasState):
         return effective_number(self.weights)
 
     def update(
-        self, log_density: Tensor, exempt: Tensor | None = None, log_unit: Tensor | float = 0.0
+        self, log_density: Tensor, exempt: Tensor | None = None, log_unit: Tensor | None = None
     ) -> Tensor:
         """Learn ln f_p of an observation, (S, P). Returns which members are due for a reset, (S, P) booleans.
 
         Members that are ``exempt`` (S, P) are not due. ``log_unit`` (S,): ln of the unit of rewards, for the log loss.
         """
         joint = self.log_weight + log_density
-        total = _log_sum_exp(joint)
-        self.log_loss = self.log_loss - total.squeeze(-1) + log_unit
-        posterior = shared(joint - total, self.log_prior, self.share)
-        self.log_weight = posterior - _log_sum_exp(posterior)
+        posterior = joint.log_softmax(-1)
+        # The largest entries: others may be -inf in both.
+        self.log_loss = self.log_loss - (joint.amax(-1) - posterior.amax(-1))
+        if log_unit is not None:
+            self.log_loss = self.log_loss + log_unit
+        self.log_weight = shared(posterior, self.log_prior, self.share)
+        self.state_changed()
         if self.at_once < math.inf:
             log_density = torch.maximum(log_density, log_density.amax(-1, keepdim=True) - self.at_once)
-        self.score = self.memory * self.score + log_density
+        self.score = torch.add(log_density, self.score, alpha=self.memory)
         best = self.score.amax(-1, keepdim=True)
         due = best - self.score > self.behind
         if exempt is not None:
@@ -123,12 +134,6 @@ class FixedShare(Described, HasState):
 def effective_number(weights: Tensor) -> Tensor:
     """exp of the entropy of weights (..., P)."""
     return torch.special.entr(weights).sum(-1).exp()
-
-
-def _log_sum_exp(x: Tensor) -> Tensor:
-    """(S, 1), of x (S, P) with finite maxima. ``Tensor.logsumexp`` also tests for infinity, which takes longer."""
-    largest = x.amax(-1, keepdim=True)
-    return (x - largest).exp_().sum(-1, keepdim=True).log_().add_(largest)
 
 
 def shared(log_weight: Tensor, log_prior: Tensor, share: float) -> Tensor:
