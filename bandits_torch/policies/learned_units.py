@@ -231,7 +231,8 @@ class MemberScale(Described, HasState):
         validation.require(above, "tail", tail, "a number > 2")
         self.tail, self.clip = float(tail), validation.positive("clip", clip)
         self.strength, self.learn_offset = strength.clamp_max(_KNOWN), learn_offset
-        self._some_known, self._one = bool((strength > 0).any()), strength.new_ones(())
+        self._some_known = bool((strength > 0).any())
+        self._one, self._clip = strength.new_ones(()), strength.new_tensor(self.clip)
         self._begin()
 
     # -- predicting ------------------------------------------------------------------------------------
@@ -257,20 +258,23 @@ class MemberScale(Described, HasState):
             self._weight = self.strength + self.count
         return self._weight
 
-    def _tails(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The degrees of freedom n of the densities, n + 1, n pi, and ln(Gamma((n + 1) / 2) / Gamma(n / 2)), (S, P)
-        each. The result is cached once every n is ``tail``."""
+    def _tails(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Of the densities with n degrees of freedom, c - (n + 1) ln sqrt(n + z^2): n + 1, sqrt(n) and c, (S, P) each.
+        The result is cached once every n is ``tail``."""
         if self._of_tail is not None:
             return self._of_tail
         dof = self.weight.clamp(1.0, self.tail)
-        constant = torch.lgamma((dof + 1) / 2) - torch.lgamma(dof / 2)
-        tails = dof, dof + 1, dof * math.pi, constant
+        more, half = dof + 1, dof / 2
+        constant = (
+            torch.lgamma(more / 2) - torch.lgamma(half) + torch.xlogy(half, dof) - math.log(math.pi) / 2
+        )
+        tails = more, dof.sqrt(), constant
         self._of_tail = tails if self.full else None
         return tails
 
     _scale: Tensor | None = None
     _weight: Tensor | None = None
-    _of_tail: tuple[Tensor, Tensor, Tensor, Tensor] | None = None
+    _of_tail: tuple[Tensor, Tensor, Tensor] | None = None
     _all_known = False  # True: every weight is above 0
     full = False  # True: every weight is at least ``tail``, and stays so
 
@@ -306,22 +310,26 @@ class MemberScale(Described, HasState):
         variances v (S, P), and the residuals for members to learn, (S, P): clipped, except in replicates with
         ``borne_out`` (S,) True, whose rewards are no outliers. ``unit`` (S, P): each member's unit of residuals, if
         they differ; densities are per that unit."""
-        spread, weight = self.scale * variance, self.weight
+        spread, weight = (self.scale * variance).sqrt(), self.weight
         unknown = None if self._all_known else weight == 0
-        dof, more, by_pi, constant = self._tails()
-        density = torch.sub(constant, (by_pi * spread).log(), alpha=0.5)
-        density = density - more * self._log_hypot(residual / (dof * spread).sqrt())
-        bound = self.clip * (1 + 5 / (weight if self.full else weight.clamp_min(1e-6))) * spread.sqrt()
+        more, root, constant = self._tails()
+        density = torch.addcmul(constant, more, torch.hypot(residual / spread, root).log(), value=-1)
+        density = density - spread.log()
+        known = weight if self.full else weight.clamp_min(1e-6)
+        bound = (
+            torch.addcdiv(self._clip, self._one, known, value=5 * self.clip) * spread
+        )  # clip (1 + 5 / known)
         if unknown is not None:
             flat = torch.zeros_like(density)
             if self._some_known:  # to compare with members of known scale: a Cauchy density ten times as wide
                 wide = 10.0 * (variance if unit is None else variance / unit.square()).sqrt()
-                flat = -(math.pi * wide).log() - 2 * self._log_hypot(residual / wide)
+                flat = -(math.pi * wide).log() - 2 * torch.hypot(residual / wide, self._one).log()
             density = torch.where(unknown, flat, density)
             bound = bound.masked_fill(unknown, torch.inf)
         clipped = residual.clamp(-bound, bound)
         squared = clipped.square() / variance
-        count, squares = self.memory * self.count + 1, self.memory * self.squares + squared
+        count = torch.add(self._one, self.count, alpha=self.memory)
+        squares = torch.add(squared, self.squares, alpha=self.memory)
         if unknown is not None:  # rewards that are all equal say nothing about the scale
             none = unknown & (residual == 0)
             count, squares = torch.where(none, self.count, count), torch.where(none, self.squares, squares)
@@ -346,10 +354,6 @@ class MemberScale(Described, HasState):
         made = copy.copy(self)
         made.reset()
         return made
-
-    def _log_hypot(self, x: Tensor) -> Tensor:
-        """ln sqrt(1 + x^2), whatever the size of x."""
-        return torch.hypot(x, self._one).log()
 
     def _fresh(self) -> dict[str, Tensor]:
         shape, zeros = (self.replicates, len(self.strength)), self.strength.new_zeros
