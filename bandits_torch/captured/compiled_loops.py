@@ -306,7 +306,7 @@ def _pick(held, constants, asked, s, j, ok, w, unit, offset, scale, mu, va):
         index[held.arm[s]] = 1.0
     largest = index[ok].max()
     rounding = ROUNDINGS * TINY * abs(largest)
-    return np.argmax(ok & (index >= largest - max(TIE * abs(largest - index.mean()), rounding)))
+    return np.argmax(ok & (index >= largest - max(TIE * (largest - index.min()), rounding)))
 
 
 @compiled

@@ -36,16 +36,18 @@ from bandits_torch.state import HasState, only_where
 
 _FIRST_CHECK, _LONGEST = 8, 100  # observations before the first check; most observations between two
 _WIDE_EVERY = 10  # observations
-TIE = 1e-9  # share of (largest - mean index) within which indices tie
+TIE = 1e-9  # share of the range of indices within which they tie
 ROUNDINGS = 64  # rounding errors of the largest index within which indices tie
 _FRESH = 2.0  # after t observations at least this times sqrt(t + 1) arms have been tried
 
 
 class _Units(NamedTuple):
-    """Origin and unit of rewards of each member, the square of the unit and its logarithm, (S, P) each."""
+    """Origin and unit of rewards of each member, -origin / unit, the square of the unit and its logarithm, (S, P)
+    each."""
 
     origin: Tensor
     unit: Tensor
+    shift: Tensor
     square: Tensor
     log: Tensor
 
@@ -302,9 +304,9 @@ class ModelAveraging(Policy):
         depend on the unit of rewards.
         """
         largest = best_available(index.mT, available)[0].unsqueeze(-1)
-        rounding = ROUNDINGS * torch.finfo(index.dtype).eps * largest.abs()  # matters if all arms tie
-        near = torch.maximum(TIE * (largest - index.mean(-1, keepdim=True)).abs(), rounding)
-        among = index >= largest - near
+        rounded = torch.sub(largest, largest.abs(), alpha=ROUNDINGS * torch.finfo(index.dtype).eps)
+        near = torch.minimum(torch.lerp(largest, index.amin(-1, keepdim=True), TIE), rounded)
+        among = index >= near
         return (
             among.max(-1).indices if available is None else best_available(among.to(index).mT, available)[1]
         )
@@ -379,7 +381,7 @@ class ModelAveraging(Policy):
                 self.scale.forget(rounding)
             own, seen = self._member_units(), reward.unsqueeze(-1).expand(-1, self.num_members)
             if self._some_framed:
-                seen = (seen - own.origin) / own.unit
+                seen = torch.addcdiv(own.shift, seen, own.unit)  # exact: units are powers of two
             density, learned = self.scale.update(
                 seen - mean,
                 variance + self.model.noise_variance,
@@ -439,7 +441,7 @@ class ModelAveraging(Policy):
         frame = self.frame.offset, self.frame.factor
         if self._units is None or self._units[0] is not frame[0] or self._units[1] is not frame[1]:
             origin, unit = (torch.where(self._framed, *pair) for pair in ((frame[0], 0.0), (frame[1], 1.0)))
-            self._units = *frame, _Units(origin, unit, unit.square(), unit.log())
+            self._units = *frame, _Units(origin, unit, -origin / unit, unit.square(), unit.log())
         return self._units[2]
 
     _units: tuple[Tensor, Tensor, _Units] | None = None

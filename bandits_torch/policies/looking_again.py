@@ -80,9 +80,9 @@ class LookingAgain(Described, HasState):
         none = self.at_once and math.floor(turns * before) == math.floor(turns * now)
         return math.inf if none else self.every * now
 
-    def _late(self, mean: Tensor, tau: float | Tensor, available: Tensor | None) -> Tensor:
-        """Ratios of clocks to deadlines, (S, N), as if all arms were settled, for posterior means (S, N) and this
-        ``tau``: an arm is due from 1 on. Gaps are to the best of the ``available`` arms, and g is their mean."""
+    def _late(self, mean: Tensor, available: Tensor | None) -> Tensor:
+        """Clocks over deadlines with ``tau`` = 1, (S, N), as if all arms were settled, for posterior means (S, N). Gaps
+        are to the best of the ``available`` arms, and g is their mean."""
         if available is None:
             gap = mean.amax(-1, keepdim=True) - mean
             usual = gap.mean(-1, keepdim=True)
@@ -91,7 +91,7 @@ class LookingAgain(Described, HasState):
             gap = (best - mean).clamp_min(0.0)
             usual = (gap * available).sum(-1, keepdim=True) / available.sum(-1, keepdim=True)
         share = (gap / usual).nan_to_num(nan=1.0)  # 0 / 0 where all means are equal
-        return self.unseen / (tau * share.sqrt().clamp(SOONEST, LATEST))
+        return self.unseen / share.clamp(SOONEST**2, LATEST**2).sqrt()
 
     def settled(self, weights: Tensor) -> Tensor:
         """Whether each arm is settled, (S, N), for weights (S, P)."""
@@ -101,14 +101,18 @@ class LookingAgain(Described, HasState):
     def first(
         self, index: Tensor, mean: Tensor, weights: Tensor, tau: float | Tensor, available: Tensor | None
     ) -> Tensor:
-        """``index`` (S, N) if no available arm is due, otherwise ``overdue`` (0 for unavailable arms)."""
-        late = self._late(mean, tau, available)
+        """``index`` (S, N) if no available arm is due, otherwise how late the settled arms are, due from ``tau`` on (0
+        for unavailable arms)."""
+        known = not isinstance(tau, Tensor)
+        if known and tau == math.inf:
+            return index
+        late = self._late(mean, available)
         if available is not None:
             late = late.masked_fill(~available, 0.0)
-        if not isinstance(tau, Tensor) and late.is_cpu and not bool((late >= 1.0).any()):
+        if known and late.is_cpu and not bool((late >= tau).any()):
             return index
         overdue = self.settled(weights) * late
-        return torch.where((overdue >= 1.0).any(-1, keepdim=True), overdue.to(index), index)
+        return torch.where((overdue >= tau).any(-1, keepdim=True), overdue.to(index), index)
 
     def examine(self, arm: Tensor, weights: Tensor) -> None:
         """Count an observation of arms (S,), with these weights (S, P) of the members."""
