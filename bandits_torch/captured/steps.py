@@ -562,19 +562,25 @@ class AveragingSteps(CapturedSteps):
             part.frame, part.seen = given[frames_of(k)][j], Seen(*(value[j] for value in of_steps))
         asked = {name: given[name][j] for name in ("width", "few", "tau")}
         check = given["check"][j] if self._checks else False
-        arm = policy.pick(policy.members(None), asked | {"check": check}, available, not self.takes_all)
+        moments = model.marginals()
+        arm = policy.pick(
+            policy.in_one_unit(*moments), asked | {"check": check}, available, not self.takes_all
+        )
         reward = pull(arm).to(model.noise_variance)
         believed = None if self.takes_all else policy.range.believe(reward, arm)
-        at = model.at(arm)
-        due, seen, learned = policy.weigh(arm, reward, at, believed, settled=self.takes_all)
+        confirmed = None if self.takes_all else policy.range.borne_out
+        at = arm[:, None, None].expand(-1, policy.num_members, 1)
+        mean, variance = (moment.gather(-1, at).squeeze(-1) for moment in moments)
+        weighed = policy.weigh(arm, reward, (mean, variance), believed, confirmed, settled=self.takes_all)
+        due, seen, learned = weighed
         if self.static or bool(due.any()):
             model.reset(due)
-            prior = model.prior_at(arm)
-            at = torch.where(due, prior[0], at[0]), torch.where(due, prior[1], at[1])
-            learned = torch.where(due, seen - at[0], learned)
+            mean, prior_variance = model.prior_at(arm)
+            variance = torch.where(due, prior_variance, variance)
+            learned = torch.where(due, seen - mean, learned)
         where = None if believed is None else believed.unsqueeze(-1)
         policy.tried(arm, where)
-        model.learn_now(arm, at[0] + learned, at, (self.turn + j) % PENDING, where)
+        model.learn_now(arm, learned, variance, (self.turn + j) % PENDING, where)
         for name, value in (policy.traced() | {"reward": reward}).items():
             books[name].append(value)
         return {"arm": arm}

@@ -330,8 +330,8 @@ class ModelAveraging(Policy):
         exempt = ~self._first.settled.unsqueeze(-1) & self._framed if holding else None
         mean, variance = self.model.at(arm, time)  # in the units of the members
         self.scale.look()
-        settled = self.frame.holds(reward)
-        due, seen, learned = self.weigh(arm, reward, (mean, variance), believed, exempt, settled)
+        settled, confirmed = self.frame.holds(reward), self.range.borne_out
+        due, seen, learned = self.weigh(arm, reward, (mean, variance), believed, confirmed, exempt, settled)
         if bool(due.any()):
             self.model.reset(due)
             mean = torch.where(due, self.model.at(arm, time)[0], mean)
@@ -359,11 +359,13 @@ class ModelAveraging(Policy):
         reward: Tensor,
         at: tuple[Tensor, Tensor],
         believed: Tensor | None,
+        confirmed: Tensor | None,
         exempt: Tensor | None = None,
         settled: bool = False,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Weigh the members, whose moments of ``arm`` (S,) are ``at``, (S, P) each, by its reward, (S,), in the
-        replicates with ``believed`` (S,) True (None: all). ``settled``: the reward does not change origin and unit.
+        replicates with ``believed`` (S,) True (None: all). ``confirmed`` (S,): the reward is far out, but no outlier
+        (None: in no replicate). ``settled``: the reward does not change origin and unit.
 
         Returns, (S, P) each: the members due for a reset, never those that are ``exempt``; the reward in each member's
         unit; and the clipped residual that each must learn.
@@ -386,7 +388,7 @@ class ModelAveraging(Policy):
                 seen - mean,
                 variance + self.model.noise_variance,
                 own.unit if self._mixed else None,
-                self.range.borne_out,
+                confirmed,
             )
             density = density - own.log if self._mixed else density  # per unit of rewards
             due = self.sharing.update(density, exempt, log_unit)
@@ -416,10 +418,12 @@ class ModelAveraging(Policy):
         bounds = mean + width * variance.sqrt()
         return bounds.masked_fill(implausible.unsqueeze(-1), -torch.inf).amax(-2)
 
-    def members(self, time: float | None) -> tuple[Tensor, Tensor]:
-        """Mean and variance of every arm under every member at ``time`` (None: now), (S, P, N) each: in units of
-        reward, or of the frame if all members are in it."""
-        mean, variance = self.model.marginals(None if time is None else self._at(time))
+    def members(self, time: float) -> tuple[Tensor, Tensor]:
+        """Mean and variance of every arm under every member at ``time``, (S, P, N) each, ``in_one_unit``."""
+        return self.in_one_unit(*self.model.marginals(self._at(time)))
+
+    def in_one_unit(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+        """Moments of the members (S, P, N) in units of reward, or of the frame if all members are in it."""
         if self._mixed:
             own = self._member_units()
             mean = torch.addcmul(own.origin.unsqueeze(-1), mean, own.unit.unsqueeze(-1))

@@ -83,10 +83,10 @@ class MembersOverArms(Described, PlainState, ABC):
 
     @abstractmethod
     def learn_now(
-        self, arm: Tensor, reward: Tensor, at: tuple[Tensor, Tensor], turn: int, where: Tensor | None = None
+        self, arm: Tensor, residual: Tensor, variance: Tensor, turn: int, where: Tensor | None = None
     ) -> None:
-        """``observe_arms`` at the present time, for arms (S,) with the mean and variance ``at``; ``turn`` is the row of
-        ``pending`` to write."""
+        """``observe_arms`` at the present time, for arms (S,) with posterior ``variance``, and rewards minus posterior
+        means, ``residual``, (S, P) each; ``turn`` is the row of ``pending`` to write."""
 
     @abstractmethod
     def prior_between(self, arms: Tensor, times: Sequence[Time]) -> Tensor:
@@ -340,24 +340,24 @@ class RecursiveMembers(MembersOverArms):
     ) -> None:
         self._advance(time)
         arm = arm.reshape(-1).expand(self.replicates)
-        self.learn_now(arm, reward, self.at(arm), self.turn, where)
+        mean, variance = self.at(arm)
+        self.learn_now(arm, reward.to(mean) - mean, variance, self.turn, where)
         self.turn = (self.turn + 1) % PENDING
 
     def learn_now(
-        self, arm: Tensor, reward: Tensor, at: tuple[Tensor, Tensor], turn: int, where: Tensor | None = None
+        self, arm: Tensor, residual: Tensor, variance: Tensor, turn: int, where: Tensor | None = None
     ) -> None:
-        mean, variance = at
         scale = (variance + self.noise_variance).rsqrt()
-        innovation = ((reward.to(mean) - mean) * scale)[..., None, None]
+        innovation = (residual * scale)[..., None, None]
         if where is not None:
             scale = scale * where
         g, start = self._seen_at(None), self._origin_of() if self.seen is None else self.seen.start
         row = self._prior_row(arm)
         learned = self._learned_of(arm, row, g)
         # Not addcmul: it rounds the end of a row differently, and equal arms must have equal values, bit for bit.
-        column = self._prior_column(row, start).sub_(learned)
-        column = column.mul_(scale[..., None, None])  # G^{-1} c / sqrt(v), (S, P, s, n)
-        self.pending[:, :, turn] = column.transpose(0, 1)
+        covariance = self._prior_column(row, start).sub_(learned)
+        # G^{-1} c / sqrt(v), (S, P, s, n); this row of W has been 0 since the last fold.
+        column = self.pending[:, :, turn].transpose(0, 1).addcmul_(covariance, scale[..., None, None])
         over_arms = self._over_arms(column)
         self.mean.addcmul_(over_arms, innovation)
         for k, (i, j) in enumerate(_blocks(self.states)):
@@ -408,7 +408,8 @@ class RecursiveMembers(MembersOverArms):
         if self.counting is not None:
             rows.mul_(self.counting[members, :, None, None])
             self.counting[members] = 1.0
-        waiting = _times(G[:, None, None], pending).flatten(0, 1).flatten(-2)
+        waiting = pending.flatten(0, 1).flatten(-2)
+        rows.flatten(0, 1).baddbmm_(waiting.mT, waiting)
         mean, reduction = self.mean[:, members], self.reduction[:, members]
         seen = self.seen
         if self.states == 1:
@@ -420,7 +421,6 @@ class RecursiveMembers(MembersOverArms):
             rows.copy_(self._turned(rows, G))
             mean.copy_(G @ mean)
             reduction.copy_((self._congruence(G) if seen is None else seen.congruence[members]) @ reduction)
-        rows.flatten(0, 1).baddbmm_(waiting.mT, waiting)
         pending.zero_()
         if self.counting is None:  # captured steps are given their frames
             self.frame = self.frame.clone()

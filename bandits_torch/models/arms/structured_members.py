@@ -441,10 +441,10 @@ class StackedMembers(MembersOverArms):
             part.observe_arms(arm, own, time, *here)
 
     def learn_now(
-        self, arm: Tensor, reward: Tensor, at: tuple[Tensor, Tensor], turn: int, where: Tensor | None = None
+        self, arm: Tensor, residual: Tensor, variance: Tensor, turn: int, where: Tensor | None = None
     ) -> None:
-        for part, (mean, variance, own, *here) in self._each(*at, *self._expanded(reward, where)):
-            part.learn_now(arm, own, (mean, variance), turn, *here)
+        for part, (left, own, *here) in self._each(residual, *self._expanded(variance, where)):
+            part.learn_now(arm, left, own, turn, *here)
 
     def _expanded(self, reward: Tensor, where: Tensor | None) -> list[Tensor]:
         """Both, (S, P), or ``reward`` alone."""
