@@ -334,13 +334,16 @@ class ModelAveraging(Policy):
         due, seen, learned = self.weigh(arm, reward, (mean, variance), believed, confirmed, exempt, settled)
         if bool(due.any()):
             self.model.reset(due)
-            mean = torch.where(due, self.model.at(arm, time)[0], mean)
+            mean, variance = self.model.at(arm, time)
             learned = torch.where(due, seen - mean, learned)
         if isinstance(self.model, LevelMembers) and bool((jumped := learned != seen - mean).any()):
             self.model.forget_level(jumped)
-            mean = torch.where(jumped, self.model.at(arm, time)[0], mean)
+            mean, variance = self.model.at(arm, time)
             learned = seen - mean
-        self.model.observe_arms(arm.unsqueeze(-1), mean + learned, time, where)
+        if isinstance(self.model, MembersOverArms):
+            self.model.observe_residuals(arm, learned, variance, time, where)
+        else:
+            self.model.observe_arms(arm.unsqueeze(-1), mean + learned, time, where)
         self.tried(arm, where)
         if holding:
             self._first.hold(arm, reward if believed is None else reward.where(believed, torch.nan), time)

@@ -80,15 +80,15 @@ class FixedShare(Described, HasState):
     @property
     def weights(self) -> Tensor:
         """(S, P); each row has the sum 1. The result is cached."""
-        if self._weights is None:
-            self._weights = self.log_weight.exp()
-        return self._weights
+        if self._weighed is None or self._weighed[0] is not self.log_weight:
+            self._weighed = self.log_weight, self.log_weight.exp()
+        return self._weighed[1]
 
-    _weights: Tensor | None = None
+    _weighed: tuple[Tensor, Tensor] | None = None
 
     def state_changed(self) -> None:
         """Clear the cache of ``weights``."""
-        self._weights = None
+        self._weighed = None
 
     @property
     def effective_members(self) -> Tensor:
@@ -109,7 +109,6 @@ class FixedShare(Described, HasState):
         if log_unit is not None:
             self.log_loss = self.log_loss + log_unit
         self.log_weight = shared(posterior, self.log_prior, self.share)
-        self.state_changed()
         if self.at_once < math.inf:
             log_density = torch.maximum(log_density, log_density.amax(-1, keepdim=True) - self.at_once)
         self.score = torch.add(log_density, self.score, alpha=self.memory)

@@ -82,11 +82,22 @@ class MembersOverArms(Described, PlainState, ABC):
         members that learn, broadcast to (S, P)."""
 
     @abstractmethod
+    def observe_residuals(
+        self,
+        arm: Tensor,
+        residual: Tensor,
+        variance: Tensor,
+        time: Time | None = None,
+        where: Tensor | None = None,
+    ) -> None:
+        """``observe_arms`` for arms (S,), given rewards minus posterior means at ``time``, and the posterior variances,
+        (S, P) each."""
+
+    @abstractmethod
     def learn_now(
         self, arm: Tensor, residual: Tensor, variance: Tensor, turn: int, where: Tensor | None = None
     ) -> None:
-        """``observe_arms`` at the present time, for arms (S,) with posterior ``variance``, and rewards minus posterior
-        means, ``residual``, (S, P) each; ``turn`` is the row of ``pending`` to write."""
+        """``observe_residuals`` at the present time; ``turn`` is the row of ``pending`` to write."""
 
     @abstractmethod
     def prior_between(self, arms: Tensor, times: Sequence[Time]) -> Tensor:
@@ -338,10 +349,20 @@ class RecursiveMembers(MembersOverArms):
     def observe_arms(
         self, arm: Tensor, reward: Tensor, time: Time | None = None, where: Tensor | None = None
     ) -> None:
-        self._advance(time)
         arm = arm.reshape(-1).expand(self.replicates)
-        mean, variance = self.at(arm)
-        self.learn_now(arm, reward.to(mean) - mean, variance, self.turn, where)
+        mean, variance = self.at(arm, time)
+        self.observe_residuals(arm, reward.to(mean) - mean, variance, time, where)
+
+    def observe_residuals(
+        self,
+        arm: Tensor,
+        residual: Tensor,
+        variance: Tensor,
+        time: Time | None = None,
+        where: Tensor | None = None,
+    ) -> None:
+        self._advance(time)
+        self.learn_now(arm, residual, variance, self.turn, where)
         self.turn = (self.turn + 1) % PENDING
 
     def learn_now(

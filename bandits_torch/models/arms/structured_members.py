@@ -440,6 +440,17 @@ class StackedMembers(MembersOverArms):
         for part, (own, *here) in self._each(*self._expanded(reward, where)):
             part.observe_arms(arm, own, time, *here)
 
+    def observe_residuals(
+        self,
+        arm: Tensor,
+        residual: Tensor,
+        variance: Tensor,
+        time: Time | None = None,
+        where: Tensor | None = None,
+    ) -> None:
+        for part, (left, own, *here) in self._each(residual, *self._expanded(variance, where)):
+            part.observe_residuals(arm, left, own, time, *here)
+
     def learn_now(
         self, arm: Tensor, residual: Tensor, variance: Tensor, turn: int, where: Tensor | None = None
     ) -> None:
