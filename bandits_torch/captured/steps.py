@@ -7,6 +7,7 @@ The kinds are ``ArmPolicy`` (its state is a dictionary of tensors, and its own m
 from __future__ import annotations
 
 import copy
+import math
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
@@ -436,8 +437,8 @@ class AveragingSteps(CapturedSteps):
     members are checked. Steps are plain until the origin and unit of rewards are fixed.
 
     Before a block the host compares the least and the largest reward that any arm can give in it with the range, the
-    origin and the unit of rewards. If none can be an outlier or change these, the block does not test for it. After a
-    block the host checks whether a member was reset in it.
+    origin and the unit of rewards. If none can be an outlier or change these, the block does not test for it. Nor does
+    it test whether an arm is due for a look if none can be. After a block the host checks whether a member was reset.
 
     Args:
         policy: a ``ModelAveraging`` over ``ArmMembers``, ``SmoothMembers`` or ``StackedMembers`` of these.
@@ -533,6 +534,7 @@ class AveragingSteps(CapturedSteps):
             for name in asked[0]
         }
         self._checks = bool(any(one["check"] for one in asked))
+        self.looks = policy.looks is not None and policy.looks.may_be_due([one["tau"] for one in asked])
         for k, (part, counting) in enumerate(zip(self.parts, self._counting, strict=True)):
             part.now = now
             part.counting = counting if self.static else None
@@ -546,9 +548,9 @@ class AveragingSteps(CapturedSteps):
         self.policy.frame.state_changed()
 
     def key(self) -> Hashable:
-        """The members whose turn it is, whether there is a check, whether no reward can be an outlier, and the policy's
-        tensors."""
-        return self.turn, self._checks, self.takes_all, self._plain_steps
+        """The members whose turn it is, whether there is a check, whether an arm can be due, whether no reward can be
+        an outlier, and the policy's tensors."""
+        return self.turn, self._checks, self.looks, self.takes_all, self._plain_steps
 
     # -- in a block ------------------------------------------------------------------------------------
 
@@ -560,12 +562,11 @@ class AveragingSteps(CapturedSteps):
             self._seen = [part.seen_in(given[frames_of(k)]) for k, part in enumerate(self.parts)]
         for k, (part, of_steps) in enumerate(zip(self.parts, self._seen, strict=True)):
             part.frame, part.seen = given[frames_of(k)][j], Seen(*(value[j] for value in of_steps))
-        asked = {name: given[name][j] for name in ("width", "few", "tau")}
-        check = given["check"][j] if self._checks else False
+        asked: dict[str, Any] = {name: given[name][j] for name in ("width", "few")}
+        asked["check"] = given["check"][j] if self._checks else False
+        asked["tau"] = given["tau"][j] if self.looks else math.inf
         moments = model.marginals()
-        arm = policy.pick(
-            policy.in_one_unit(*moments), asked | {"check": check}, available, not self.takes_all
-        )
+        arm = policy.pick(policy.in_one_unit(*moments), asked, available, not self.takes_all)
         reward = pull(arm).to(model.noise_variance)
         believed = None if self.takes_all else policy.range.believe(reward, arm)
         confirmed = None if self.takes_all else policy.range.borne_out

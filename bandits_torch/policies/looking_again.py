@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -92,6 +93,11 @@ class LookingAgain(Described, HasState):
             usual = (gap * available).sum(-1, keepdim=True) / available.sum(-1, keepdim=True)
         share = (gap / usual).nan_to_num(nan=1.0)  # 0 / 0 where all means are equal
         return self.unseen / share.clamp(SOONEST**2, LATEST**2).sqrt()
+
+    def may_be_due(self, taus: Sequence[float]) -> bool:
+        """Whether an arm can be due at one of the next steps, with these ``tau``. May wait for a GPU."""
+        least = SOONEST * min(taus)
+        return least < math.inf and float(self.longest.max()) + len(taus) >= least
 
     def settled(self, weights: Tensor) -> Tensor:
         """Whether each arm is settled, (S, N), for weights (S, P)."""

@@ -319,6 +319,26 @@ def test_blocks_test_for_outliers_only_where_a_reward_can_be_one(far, doubted, r
     assert plain.range.doubted.tolist() == doubted
 
 
+def test_blocks_test_for_looks_only_where_an_arm_can_be_due(replayed, monkeypatch):
+    kinds, key = [], AveragingSteps.key
+
+    def noted(steps):
+        kinds.append(steps.looks)
+        return key(steps)
+
+    def often():
+        policy, problem = averaging("a kernel told")
+        policy.looks.every, policy.looks.at_once = 1.5, 1
+        return policy, problem
+
+    monkeypatch.setattr(AveragingSteps, "key", noted)
+    plain_and_captured(often, 8)
+    assert 0 < sum(kinds) < len(kinds)
+    never, problem = averaging("a kernel told")
+    never.looks.every = 1e9
+    assert not torch.equal(run(never, problem, 60, seed=7).arms, run(*often(), 60, seed=7).arms)
+
+
 @pytest.mark.parametrize("rounding", [0.0, 1e-9])
 def test_rewards_that_differ_in_captured_steps_alone_give_auto_its_unit(rounding, replayed):
     plain, _ = plain_and_captured(lambda: equal_at_first(rounding))
@@ -356,7 +376,7 @@ def test_auto_goes_on_plainly_where_captured_steps_stopped_and_the_other_way_rou
 def test_what_is_recorded_of_auto_gives_it_where_scales_are_unknown_again(replayed, monkeypatch):
     off = {42: [0.0, 0.0, 3e9], 66: [0.0, 5e9, 0.0], 90: [4e9, 0.0, 0.0]}
     far = off | {step + 1: reward for step, reward in off.items()}
-    plain, _ = plain_and_captured(lambda: in_doubt(monkeypatch, far), horizon=125)
+    plain, _ = plain_and_captured(lambda: in_doubt(monkeypatch, far), horizon=173)
     assert (plain.frame.unit > 1e9).all()
     assert min(replayed.again[True], replayed.again[False]) > 1
 

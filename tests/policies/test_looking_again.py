@@ -42,6 +42,7 @@ def test_clocks_and_deadlines_are_those_of_the_words(build, seed):
     index = torch.zeros(2, 7).double()
     for t in (2, 30, 400):
         first = looks.first(index, mean, weight, looks.tau(t), None)
+        assert looks.may_be_due([looks.tau(t)]) or not first.any()
         for s in range(2):
             expected = plain_looking.clocks(
                 played[:, s].tolist(), weights[:, s].tolist(), (B @ B.mT).tolist()
@@ -124,6 +125,7 @@ def test_at_most_so_many_arms_as_asked_are_looked_at_within_a_deadline():
     few.unseen = few.unseen + 1e6
     index, weight = torch.rand(2, 7).double(), torch.ones(2, 1).double()
     for t in range(100):
+        assert few.may_be_due([few.tau(t)]) == turn[t]
         first = few.first(index, index, weight, few.tau(t), None)
         assert torch.equal(first, index) != turn[t]
 
