@@ -305,8 +305,8 @@ def _pick(held, constants, asked, s, j, ok, w, unit, offset, scale, mu, va):
         index = np.zeros(N)
         index[held.arm[s]] = 1.0
     largest = index[ok].max()
-    rounding = ROUNDINGS * TINY * abs(largest)
-    return np.argmax(ok & (index >= largest - max(TIE * (largest - index.min()), rounding)))
+    near = largest - TIE * (largest - index.min()) - ROUNDINGS * TINY * abs(largest)
+    return np.argmax(ok & (index >= near))
 
 
 @compiled

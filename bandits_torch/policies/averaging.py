@@ -36,8 +36,8 @@ from bandits_torch.state import HasState, only_where
 
 _FIRST_CHECK, _LONGEST = 8, 100  # observations before the first check; most observations between two
 _WIDE_EVERY = 10  # observations
-TIE = 1e-9  # share of the range of indices within which they tie
-ROUNDINGS = 64  # rounding errors of the largest index within which indices tie
+TIE = 1e-9  # indices tie within this share of their range
+ROUNDINGS = 64  # and this many rounding errors of the largest
 _FRESH = 2.0  # after t observations at least this times sqrt(t + 1) arms have been tried
 
 
@@ -304,8 +304,8 @@ class ModelAveraging(Policy):
         depend on the unit of rewards.
         """
         largest = best_available(index.mT, available)[0].unsqueeze(-1)
-        rounded = torch.sub(largest, largest.abs(), alpha=ROUNDINGS * torch.finfo(index.dtype).eps)
-        near = torch.minimum(torch.lerp(largest, index.amin(-1, keepdim=True), TIE), rounded)
+        rounding = ROUNDINGS * torch.finfo(index.dtype).eps  # matters if all arms tie
+        near = torch.lerp(largest, index.amin(-1, keepdim=True), TIE).sub_(largest.abs(), alpha=rounding)
         among = index >= near
         return (
             among.max(-1).indices if available is None else best_available(among.to(index).mT, available)[1]
