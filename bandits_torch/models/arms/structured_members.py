@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import reduce
 from typing import cast
 
 import torch
@@ -432,7 +433,7 @@ class StackedMembers(MembersOverArms):
         return torch.cat([part.covariance_with(arm, time) for part in self.parts], 1)
 
     def likeness(self, arm: Tensor, weights: Tensor) -> Tensor:
-        return sum(part.likeness(arm, own) for part, (own,) in self._each(weights))  # type: ignore[return-value]
+        return reduce(torch.add, (part.likeness(arm, own) for part, (own,) in self._each(weights)))
 
     def observe_arms(
         self, arm: Tensor, reward: Tensor, time: Time | None = None, where: Tensor | None = None
