@@ -429,8 +429,8 @@ class RecursiveMembers(MembersOverArms):
         if self.counting is not None:
             rows.mul_(self.counting[members, :, None, None])
             self.counting[members] = 1.0
-        waiting = pending.flatten(0, 1).flatten(-2)
-        rows.flatten(0, 1).baddbmm_(waiting.mT, waiting)
+        # G is nearly singular after a long time with s > 1: G W^T before the product, in which nothing then cancels.
+        waiting = _times(G[:, None, None], pending).flatten(0, 1).flatten(-2)
         mean, reduction = self.mean[:, members], self.reduction[:, members]
         seen = self.seen
         if self.states == 1:
@@ -442,6 +442,7 @@ class RecursiveMembers(MembersOverArms):
             rows.copy_(self._turned(rows, G))
             mean.copy_(G @ mean)
             reduction.copy_((self._congruence(G) if seen is None else seen.congruence[members]) @ reduction)
+        rows.flatten(0, 1).baddbmm_(waiting.mT, waiting)
         pending.zero_()
         if self.counting is None:  # captured steps are given their frames
             self.frame = self.frame.clone()
