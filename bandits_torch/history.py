@@ -10,6 +10,8 @@ import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from importlib import metadata
+from importlib.util import find_spec
 from typing import Any
 
 import botorch
@@ -185,6 +187,7 @@ def versions() -> dict[str, str]:
         "gpytorch": gpytorch.__version__,
         "botorch": botorch.__version__,
         "numpy": np.__version__,
+        "numba": metadata.version("numba") if find_spec("numba") else "none",
     }
 
 

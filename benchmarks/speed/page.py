@@ -18,8 +18,17 @@ from benchmarks.speed.measuring import Result, alone
 
 # Modules of this folder, in the order of the page; ``measure(settings)`` gives a row for each measurement.
 BENCHMARKS = (
-    *("against_botorch", "growth", "form_choice", "igp_30000", "million_steps", "precision", "saturation"),
-    *("scaling", "million_arms", "stale_points", "forgetting", "state_space", "step_trace", "streaming"),
+    *("against_botorch", "floor", "growth", "form_choice", "igp_30000", "million_steps", "precision"),
+    *(
+        "saturation",
+        "scaling",
+        "million_arms",
+        "stale_points",
+        "forgetting",
+        "state_space",
+        "step_trace",
+        "streaming",
+    ),
     *("captured", "in_cache"),
 )
 

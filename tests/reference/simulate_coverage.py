@@ -28,8 +28,8 @@ class CovarianceGP:
         self.held: deque[tuple[Tensor, Tensor]] = deque()
 
     @property
-    def num_observations(self) -> Tensor:
-        return torch.full(self.batch_shape, len(self.held))
+    def total_precision(self) -> Tensor:
+        return len(self.held) / self.noise_variance
 
     @property
     def sigma(self) -> Tensor:
