@@ -336,10 +336,13 @@ class ModelAveraging(Policy):
             self.model.reset(due)
             mean, variance = self.model.at(arm, time)
             learned = torch.where(due, seen - mean, learned)
-        if isinstance(self.model, LevelMembers) and bool((jumped := learned != seen - mean).any()):
-            self.model.forget_level(jumped)
-            mean, variance = self.model.at(arm, time)
-            learned = seen - mean
+        if isinstance(self.model, LevelMembers):
+            jumped = learned != seen - mean
+            jumped = jumped if where is None else jumped & where
+            if bool(jumped.any()):
+                self.model.forget_level(jumped)
+                mean, variance = self.model.at(arm, time)
+                learned = seen - mean
         if isinstance(self.model, MembersOverArms):
             self.model.observe_residuals(arm, learned, variance, time, where)
         else:

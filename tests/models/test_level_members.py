@@ -73,6 +73,17 @@ def regret(policy, level, first=0, last=400):
     return total
 
 
+def test_a_reward_in_doubt_changes_no_prediction():
+    policy = average()
+    regret(policy, daily, last=60)
+    before = policy.components(60.0)
+    arm, reward = policy.choose(60.0).arm, torch.zeros(4).double()
+    reward[0] = 1e6
+    policy.learn(Observation(60.0, arm, reward))
+    for value, was in zip(policy.components(60.0), before, strict=True):
+        torch.testing.assert_close(value[0], was[0])
+
+
 def test_an_average_over_them_finds_the_best_arm_under_a_daily_level():
     assert regret(average(), daily) < 0.5 * regret(recipes.auto(N, replicates=4), daily)
 
