@@ -293,6 +293,8 @@ def test_numbered_arms_of_a_log_are_in_the_order_of_their_numbers(tmp_path):
         assert log.arm_names == tuple(map(str, range(12)))
         assert log.arms.tolist() == arms
     assert value(log, one(2, 12), estimator="snips").value == pytest.approx(2.0)
+    path.write_text("time,arm,reward,available\n1,10,0.5,10|2|nan\n2,2,0.1,10|2\n3,3,0.2,2|3|nan\n")
+    assert read_log(path).arm_names == ("10", "2", "3", "nan")  # NaN has no place among numbers
 
 
 @pytest.mark.parametrize("header", ["time,banner,clicked", "clicked,when,banner", "p,banner,time,reward"])

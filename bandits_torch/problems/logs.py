@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, cast
 
@@ -364,8 +365,8 @@ def _log_of(
 def _in_order(names: Collection[str]) -> list[str]:
     """Names in alphabetical order; by size if all are numbers, so that arm 2 comes before arm 10."""
     try:
-        return sorted(names, key=lambda name: (float(name), name))
-    except ValueError:
+        return sorted(names, key=lambda name: (Decimal(name), name))
+    except InvalidOperation:  # a word, or NaN, which has no place among numbers
         return sorted(names)
 
 
