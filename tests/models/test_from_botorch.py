@@ -253,6 +253,7 @@ def test_units_follow_the_data_of_one_model_alone_without_noise_of_its_own(fitte
         ("conditioned with noise=", lambda: noisy.observe(*new)),
         ("conditioned with noise=", noisy.forget),
         ("conditioned with noise=", lambda: noisy.remove(row)),
+        ("conditioned with noise=", lambda: noisy.total_precision),
     ):
         with pytest.raises(ValueError, match=match):
             change()

@@ -226,6 +226,12 @@ class OnlineGP(OnlineModel):
         return self._learned().held.sum(-1).expand(self.batch_shape)
 
     @property
+    def total_precision(self) -> Tensor:
+        """See ``OnlineModel``. Raises ValueError if observations have their own noise variances, which are not kept."""
+        self.check_one_noise()
+        return super().total_precision
+
+    @property
     def information_gain(self) -> Tensor:
         """1/2 log det(I + K / lambda) = sum log L_ii - n/2 log lambda of n observations, ``batch_shape``. O(t)."""
         rows = self._learned()
