@@ -58,7 +58,7 @@ class CapturedSteps(ABC):
     """
 
     static = True  # whether a block must not read values on the host; a plain call on a CPU may
-    faster_in_plain_calls = True  # than one by one, on a CPU
+    faster_in_plain_calls = True  # whether blocks of plain calls on a CPU are faster than steps one by one
 
     def begin(self, steps: int, most: int) -> None:
         """Prepare for ``steps`` steps, in blocks of at most ``most``."""
@@ -446,7 +446,7 @@ class AveragingSteps(CapturedSteps):
     Raises NotCaptured, a ValueError, for another model, cycles and a control.
     """
 
-    faster_in_plain_calls = False  # no branch of a plain step is left out
+    faster_in_plain_calls = False
 
     def __init__(self, policy: ModelAveraging) -> None:
         if not isinstance(policy.model, (RecursiveMembers, StackedMembers)):
@@ -572,8 +572,9 @@ class AveragingSteps(CapturedSteps):
         confirmed = None if self.takes_all else policy.range.borne_out
         at = arm[:, None, None].expand(-1, policy.num_members, 1)
         mean, variance = (moment.gather(-1, at).squeeze(-1) for moment in moments)
-        weighed = policy.weigh(arm, reward, (mean, variance), believed, confirmed, settled=self.takes_all)
-        due, seen, learned = weighed
+        due, seen, learned = policy.weigh(
+            arm, reward, (mean, variance), believed, confirmed, settled=self.takes_all
+        )
         if self.static or bool(due.any()):
             model.reset(due)
             mean, prior_variance = model.prior_at(arm)

@@ -471,8 +471,8 @@ def sweep(
     options = asked_sweep(problems, policies, engine, data, option)
     from bandits_torch.cli.play import run_sweep
 
-    numbers |= {"engine": engine, "capture": "auto" if capture else False}
-    failures = run_sweep(*options, data=data, out=out, resume=resume, overwrite=overwrite, **numbers)
+    how: Any = {"engine": engine, "capture": "auto" if capture else False, **numbers}
+    failures = run_sweep(*options, data=data, out=out, resume=resume, overwrite=overwrite, **how)
     for line in failures:
         click.echo(f"failed: {line}", err=True)
     if failures:

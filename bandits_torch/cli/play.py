@@ -109,8 +109,8 @@ def play(
                 for name, policy in built.items():
                     at = folder.checkpoint(name)
                     saved: dict[str, Any] = {} if every is None else {"checkpoint": at, "every": every}
-                    saved |= {"seed": asked.seed, "progress": name, "capture": asked.blocks}
-                    history = run(policy, problem, asked.horizon, **saved)
+                    how: dict[str, Any] = {"seed": asked.seed, "progress": name, "capture": asked.blocks}
+                    history = run(policy, problem, asked.horizon, **saved, **how)
                     history.meta |= {"policy": name, "problem": asked.problem}
                     histories[name] = history
                 _report(asked, problem, found, histories, started, clock, folder)

@@ -265,10 +265,8 @@ class MemberScale(Described, HasState):
             return self._of_tail
         dof = self.weight.clamp(1.0, self.tail)
         more, half = dof + 1, dof / 2
-        constant = (
-            torch.lgamma(more / 2) - torch.lgamma(half) + torch.xlogy(half, dof) - math.log(math.pi) / 2
-        )
-        tails = more, dof.sqrt(), constant
+        gammas = torch.lgamma(more / 2) - torch.lgamma(half)
+        tails = more, dof.sqrt(), gammas + torch.xlogy(half, dof) - math.log(math.pi) / 2
         self._of_tail = tails if self.full else None
         return tails
 
@@ -316,9 +314,8 @@ class MemberScale(Described, HasState):
         density = torch.addcmul(constant, more, torch.hypot(residual / spread, root).log(), value=-1)
         density = density - spread.log()
         known = weight if self.full else weight.clamp_min(1e-6)
-        bound = (
-            torch.addcdiv(self._clip, self._one, known, value=5 * self.clip) * spread
-        )  # clip (1 + 5 / known)
+        # clip (1 + 5 / known), in one operation
+        bound = torch.addcdiv(self._clip, self._one, known, value=5 * self.clip) * spread
         if unknown is not None:
             flat = torch.zeros_like(density)
             if self._some_known:  # to compare with members of known scale: a Cauchy density ten times as wide

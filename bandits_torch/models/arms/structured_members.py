@@ -449,18 +449,18 @@ class StackedMembers(MembersOverArms):
         time: Time | None = None,
         where: Tensor | None = None,
     ) -> None:
-        for part, (left, own, *here) in self._each(residual, *self._expanded(variance, where)):
+        for part, (left, own, *here) in self._each(*self._expanded(residual, variance, where)):
             part.observe_residuals(arm, left, own, time, *here)
 
     def learn_now(
         self, arm: Tensor, residual: Tensor, variance: Tensor, turn: int, where: Tensor | None = None
     ) -> None:
-        for part, (left, own, *here) in self._each(residual, *self._expanded(variance, where)):
+        for part, (left, own, *here) in self._each(*self._expanded(residual, variance, where)):
             part.learn_now(arm, left, own, turn, *here)
 
-    def _expanded(self, reward: Tensor, where: Tensor | None) -> list[Tensor]:
-        """Both, (S, P), or ``reward`` alone."""
-        return [value.expand(self.batch_shape) for value in (reward, where) if value is not None]
+    def _expanded(self, *values: Tensor | None) -> list[Tensor]:
+        """The values that are not None, (S, P) each."""
+        return [value.expand(self.batch_shape) for value in values if value is not None]
 
     def prior_between(self, arms: Tensor, times: Sequence[Time]) -> Tensor:
         return torch.cat([part.prior_between(arms, times) for part in self.parts], 1)
