@@ -413,8 +413,8 @@ def _print_table(head: tuple[str, str], rows: list[tuple[str, str]]) -> None:
 def rerun(record: Path, out: Path, data: Path | None, overwrite: bool) -> None:
     """Repeat a race from RECORD, the run.json of a race, and print whether the regret is the same.
 
-    With the same versions, device and kind of machine, regret.csv is identical. The exit code is 1 if the regret of a
-    replicate differs.
+    With the same versions, device and kind of machine, both with the extra `fast` or both without, regret.csv is
+    identical. The exit code is 1 if the regret of a replicate differs.
     """
     record.open("rb").close()
     from bandits_torch.cli.play import play_again
