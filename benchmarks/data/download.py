@@ -2,8 +2,8 @@
 
     python -m benchmarks.data.download intel molene beijing --into DIR
 
-Nothing is downloaded unless this is called. The sources publish no checksums: the first download is trusted, unless its
-SHA-256 stands beside it already (``<file>.sha256``, where it is written else); a file that differs is refused.
+Nothing is downloaded unless this is called. The sources publish no checksums, so the first download is trusted, and its
+SHA-256 is written beside it (``<file>.sha256``). If a checksum is there already, a file that differs is refused.
 
 Not Pooch: it unpacks a ``.gz`` file that the server labels with ``Content-Encoding: gzip``, as many do, so that neither
 the file nor its checksum is the one published. It also replaces an existing file that differs.
@@ -279,8 +279,8 @@ def fetch(name: str, directory: str | Path, *, timeout: float = 60.0) -> list[Pa
 def download(url: str, path: str | Path, *, timeout: float = 60.0) -> Path:
     """Download a file atomically and check it.
 
-    An existing file is checked and kept. The expected checksum is the one recorded in ``<path>.sha256``. Without that
-    the file is trusted with a warning, and its checksum is recorded.
+    An existing file is checked and kept. The expected checksum is the one recorded in ``<path>.sha256``. Without a
+    record, the file is trusted with a warning, and its checksum is recorded.
 
     Raises:
         ValueError: wrong checksum (an existing file is kept for inspection).
