@@ -62,7 +62,7 @@ def _shown(frame: pd.DataFrame, totals: pd.DataFrame) -> dict[str, Any]:
         "horizon": frame["step"].max(),
         "seeds": seeds_of(frame, "replicate", "problem"),
         "replicates": frame["replicate"].nunique(),
-        "versions": ", ".join(f"{name} {version}" for name, version in versions().items()),
+        "versions": ", ".join(f"{name} {version}" for name, version in versions().items() if name != "numba"),
         "has_wdbo": "W-DBO" in regret.index,
         "names": names,
         "policies": list(dict.fromkeys(totals["policy"])),
