@@ -226,7 +226,8 @@ def averaging_block(
     steps: Any, given: Given, from_problem: tuple[Any, ...], written: tuple[Tensor, ...]
 ) -> Given | None:
     """A block of ``AveragingSteps``: ``auto`` over ``ArmMembers`` and ``SmoothMembers`` in float64, with
-    ``look_again``, after the origin and unit of rewards and every member's scale have been estimated.
+    ``look_again``, after the origin and unit of rewards and every member's scale have been estimated, and while no
+    reward can change the unit.
 
     Cost: that of the members, at the speed of the cache while P N 24 numbers fit in it.
     """
@@ -235,8 +236,8 @@ def averaging_block(
     loop: Any = compiled_loops
     policy, parts = steps.policy, steps.parts
     scale, sharing, frame, noise = policy.scale, policy.sharing, policy.frame, policy.model.noise_variance
-    unit_unknown = (frame.unit.isnan() & scale.learn_offset.any()).any()
-    if bool(unit_unknown | (scale.strength + scale.count == 0).any()):
+    frame_changes = not steps.keeps_frame and bool(scale.learn_offset.any())
+    if frame_changes or bool((scale.strength + scale.count == 0).any()):
         return None
     found = {}
     for state in (scale, sharing, policy.range, policy.looks, policy):

@@ -209,3 +209,16 @@ def test_a_bound_is_the_same_in_any_unit_of_rewards():
     assert len(runs[0].arms.unique()) == 12
     for history in runs[1:]:
         assert torch.equal(history.arms, runs[0].arms)
+
+
+def test_a_reward_that_changes_the_unit_is_not_learned_in_a_compiled_block():
+    table = torch.randn(60, 5, generator=torch.Generator().manual_seed(2)).double()
+    table[[14, 16, 22]] += torch.tensor([[-1e8], [1e8], [1.4e8]])
+
+    def played(capture):
+        problem = Replay(table, history=table[:5])
+        return run(recipes.auto(5), problem, 40, capture=capture)
+
+    captured, plain = played("auto"), played(False)
+    same(captured, plain, 1e-9)
+    assert min(steps_of(captured)) > 0
