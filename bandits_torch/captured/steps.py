@@ -516,13 +516,11 @@ class AveragingSteps(CapturedSteps):
         number of tried arms below which a new one is tried, and how long an arm may go unexamined."""
         policy, model = self.policy, self.model
         expected, noise = of_problem["expected"], of_problem["noise"]
-        least, most = (expected.amin(-1) + noise).amin(0), (expected.amax(-1) + noise).amax(0)
-        self.takes_all = policy.takes_all(least.to(model.noise_variance), most.to(model.noise_variance))
-        ends = [
-            expected.nan_to_num(end, torch.inf, -torch.inf) for end in (torch.inf, -torch.inf)
-        ]  # NaN: a gap
-        least, most = (ends[0].amin(-1) + noise).amin(0), (ends[1].amax(-1) + noise).amax(0)
-        self.keeps_frame = policy.frame.holds(torch.stack([least, most]).to(model.noise_variance))
+        lowest, highest = (expected.nan_to_num(gap, torch.inf, -torch.inf) for gap in (torch.inf, -torch.inf))
+        ends = (lowest.amin(-1) + noise).amin(0), (highest.amax(-1) + noise).amax(0)
+        least, most = (end.to(model.noise_variance) for end in ends)
+        self.takes_all = policy.takes_all(least, most)
+        self.keeps_frame = policy.frame.holds(torch.stack([least, most]))
         self._read_anew()
         asked, frames = [], self._coming
         for time in times:
