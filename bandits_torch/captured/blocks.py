@@ -236,8 +236,8 @@ def averaging_block(
     loop: Any = compiled_loops
     policy, parts = steps.policy, steps.parts
     scale, sharing, frame, noise = policy.scale, policy.sharing, policy.frame, policy.model.noise_variance
-    frame_changes = not steps.keeps_frame and bool(scale.learn_offset.any())
-    if frame_changes or bool((scale.strength + scale.count == 0).any()):
+    framed = not steps.takes_all and bool(scale.learn_offset.any())
+    if (framed and not frame.holds(steps.ends)) or bool((scale.strength + scale.count == 0).any()):
         return None
     found = {}
     for state in (scale, sharing, policy.range, policy.looks, policy):

@@ -520,7 +520,7 @@ class AveragingSteps(CapturedSteps):
         ends = (lowest.amin(-1) + noise).amin(0), (highest.amax(-1) + noise).amax(0)
         least, most = (end.to(model.noise_variance) for end in ends)
         self.takes_all = policy.takes_all(least, most)
-        self.keeps_frame = policy.frame.holds(torch.stack([least, most]))
+        self.ends = torch.stack([least, most])  # of the rewards that arms can give in the block
         self._read_anew()
         asked, frames = [], self._coming
         for time in times:
