@@ -9,7 +9,7 @@ import os
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from importlib import metadata
 from importlib.util import find_spec
 from typing import Any
@@ -187,8 +187,14 @@ def versions() -> dict[str, str]:
         "gpytorch": gpytorch.__version__,
         "botorch": botorch.__version__,
         "numpy": np.__version__,
-        "numba": metadata.version("numba") if find_spec("numba") else "none",
+        "numba": _numba(),
     }
+
+
+@cache
+def _numba() -> str:
+    """Version of numba, or "none". Read once, because it is looked up in files."""
+    return metadata.version("numba") if find_spec("numba") else "none"
 
 
 class Recorder:
