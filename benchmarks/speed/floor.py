@@ -42,10 +42,9 @@ class Bare:
         self.rows, self.weight, self.filled = self.K.new_zeros(S, _FOLD, N), self.K.new_zeros(_FOLD), 0
         self.kept, self.gained = 1.0, 0.0
         self.members = torch.arange(S)
-        self.before = False
 
     def choose(self) -> Tensor:
-        if self.window is None and self.before:
+        if self.window is None:
             a2 = 1 - self.rate
             self.mean.mul_(a2**0.5)
             self.variance.mul_(a2).add_(self.prior_variance, alpha=1 - a2)
@@ -54,7 +53,6 @@ class Bare:
         return self.variance.sqrt().mul_(WIDTH).add_(self.mean).argmax(-1)
 
     def learn(self, arm: Tensor, reward: Tensor) -> None:
-        self.before = True
         if self.window is None:
             self._learn_rows(arm, reward)
             return
