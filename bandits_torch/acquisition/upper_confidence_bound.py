@@ -95,6 +95,11 @@ class UpperConfidenceBound(AcquisitionFunction):
             posterior = self._hallucinated.posterior(X, posterior_transform=self.posterior_transform)
         return self.of(mean, posterior.variance.squeeze((-2, -1)), self.width)
 
+    @property
+    def is_of_marginals(self) -> bool:
+        """Whether it equals ``of`` the model's own posterior marginals: no transform and no pending points."""
+        return self.posterior_transform is None and self._hallucinated is None
+
     @staticmethod
     def of(mean: Tensor, variance: Tensor, width: Tensor) -> Tensor:
         """The bounds for these moments, in any unit of rewards."""

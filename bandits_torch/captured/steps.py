@@ -198,7 +198,6 @@ class IndexSteps(CapturedSteps):
         self.largest = getattr(self.policy, "largest", none).clone()
         clock = torch.as_tensor(clock, device=held.device).expand(self.policy.replicates)
         self._clock = clock.clone() if each else None  # a counter for each replicate, on the device
-        self._centred = not bool(self.belief.prior_mean.any())  # then the prior mean need not be added
 
     @property
     def _full(self) -> bool:
@@ -278,7 +277,7 @@ class IndexSteps(CapturedSteps):
             self._clock.add_(1)
         if isinstance(policy, RewardImprovementPolicy):
             self.largest.copy_(with_reward(self.largest, arm, reward))
-        residual = reward if self._centred else belief.residual(arm, reward)
+        residual = belief.residual(arm, reward)
         now = given["time"][j] if "time" in given else 0.0
         leaving = [given[name][j] for name in ("leaving_arm", "leaving", "leaving_time") if name in given]
         later = None if self.by_mask else books  # a restart needs up-to-date counts
@@ -288,7 +287,7 @@ class IndexSteps(CapturedSteps):
     def _index(self, given: Given, j: int, width: Tensor | None, available: Tensor | None) -> Tensor:
         """The index of every arm, (S, N): UCB, or the draw of Thompson sampling."""
         belief, form = self.belief, self.belief.form
-        mean = form.mean if self._centred else form.mean + belief.prior_mean
+        mean = form.mean if belief.centred else form.mean + belief.prior_mean
         mean = mean.to(belief.prior_mean.dtype)
         if self.samples:
             width = None if width is None else width.reshape(-1)

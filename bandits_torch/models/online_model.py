@@ -271,6 +271,17 @@ class PlainState(torch.nn.Module):
         for name in self._PLAIN:
             setattr(self, name, copy.deepcopy(state[name.lstrip("_")]))
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Skips PyTorch's search of parameters and submodules, which takes longer than a small sum, for buffers and
+        for values that are neither."""
+        buffers = vars(self).get("_buffers", {})
+        if type(value) is Tensor and name in buffers:
+            buffers[name] = value
+        elif type(value) in (int, float, bool, list, dict, set):
+            object.__setattr__(self, name, value)
+        else:
+            super().__setattr__(name, value)
+
 
 class ResizableState(PlainState):
     """A module whose buffers grow with the data: ``load_state_dict`` takes buffers of any shape.
@@ -295,17 +306,6 @@ class ResizableState(PlainState):
             if (incoming.shape, incoming.stride()) != (buffer.shape, buffer.stride()):
                 self._buffers[name] = torch.empty_like(incoming, dtype=buffer.dtype, device=buffer.device)
         super()._load_from_state_dict(state_dict, prefix, *args)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Skips PyTorch's search of parameters and submodules, which takes longer than a small sum, for buffers and
-        for values that are neither."""
-        buffers = vars(self).get("_buffers", {})
-        if type(value) is Tensor and name in buffers:
-            buffers[name] = value
-        elif type(value) in (int, float, bool, list, dict, set):
-            object.__setattr__(self, name, value)
-        else:
-            super().__setattr__(name, value)
 
 
 def _changed(value: Any, fn: Callable[[Tensor], Tensor]) -> Any:

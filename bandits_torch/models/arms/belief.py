@@ -63,12 +63,14 @@ class ArmBelief(PlainState):
             ``StateSpaceForm``, which cannot remove an observation: forgetting learns the remaining ones again.
         observations: observations learned and not forgotten, oldest first.
         now: time of the latest observation; None before the first; 0 for a static prior.
+        centred: whether all prior means are 0.
     """
 
     form: CovarianceForm | FactorForm  # or StateSpaceForm, which has no ``remove``
     observations: ObservationBuffer
     prior_mean: Tensor
     now: float | None
+    centred: bool
     drifts: bool
     grows: bool  # whether the prior variance grows with time
     changes_form = False  # whether to change from the factor to the covariance form once that is cheaper
@@ -83,6 +85,7 @@ class ArmBelief(PlainState):
         )
         held_elsewhere(self, prior=prior, drifts=over_time is not None, grows=grows)
         self.register_buffer("prior_mean", prior_mean)  # b x N
+        self.centred = not bool(prior_mean.any())
         self.forgets = False
         self.start(form, noise_variance)  # b x 1
 
@@ -150,6 +153,8 @@ class ArmBelief(PlainState):
 
     def residual(self, arm: Tensor, reward: Tensor) -> Tensor:
         """Rewards minus the prior means of their arms, (b,) or (b, n)."""
+        if self.centred:
+            return reward
         one = arm.dim() == 1
         mean = self.prior_mean.gather(-1, arm.unsqueeze(-1) if one else arm)
         return reward - (mean.squeeze(-1) if one else mean)
@@ -158,6 +163,7 @@ class ArmBelief(PlainState):
         """Set the prior mean of the first arm to ``first`` (b, 1), and shift the others by the same difference."""
         own = self.prior_mean
         own.copy_(torch.where(first == own[:, :1], own, first + (own - own[:, :1])))
+        self.centred = not bool(own.any())
 
     def keep(self, arm: Tensor, reward: Tensor, times: Sequence[float], held: int) -> None:
         """Store observations (b, k) at these times, oldest first, that the form has learned already; call ``count``
@@ -479,3 +485,4 @@ class ArmBelief(PlainState):
         if form != self.form_name:
             self.start(form)
         super()._load_from_state_dict(state_dict, prefix, *args)
+        self.centred = not bool(self.prior_mean.any())

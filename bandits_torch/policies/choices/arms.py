@@ -13,6 +13,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.acquisition.over_priors import OverPriors
 from bandits_torch.acquisition.step_context import StepContext
+from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.arm_context import ArmContext
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.arm_model import ArmModel
@@ -143,15 +144,19 @@ class ArmsWithModel(Arms, ModelChoices):
         self, acquisition: AcquisitionFunction, time: float, available: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """All arms scored in one call; see ``best_available``."""
-        scores = acquisition(self.inputs(time)).reshape(self._count, -1)  # N x S
+        scores = self._values(acquisition, time).reshape(self._count, -1)  # N x S
         if self._count != self.num_arms:
             scores = self._of_arms(scores.mT).mT
         value, arm = best_available(scores, available)
         return arm.expand(self.replicates), value.expand(self.replicates)
 
+    def _values(self, acquisition: AcquisitionFunction, time: float) -> Tensor:
+        """The acquisition's value of all arms, ``N x batch_shape``."""
+        return acquisition(self.inputs(time))
+
     def best_under(self, over: OverPriors, time: float, available: Tensor | None) -> tuple[Tensor, Tensor]:
         """All arms scored under all priors in one call."""
-        values, priors = over.reduce(over.base(self.inputs(time)))  # N x S each
+        values, priors = over.reduce(self._values(over.base, time))  # N x S each
         _, arm = best_available(values, available)
         return arm, priors.gather(0, arm.unsqueeze(0)).squeeze(0)
 
@@ -170,6 +175,12 @@ class ModelArms(ArmsWithModel):
 
     def inputs(self, time: float) -> Tensor:
         return self.model.candidates(time)
+
+    def _values(self, acquisition: AcquisitionFunction, time: float) -> Tensor:
+        """Upper confidence bounds come from the marginals, without inputs and a posterior over them."""
+        if type(acquisition) is UpperConfidenceBound and acquisition.is_of_marginals:
+            return acquisition.of(*self.model.marginals(time), acquisition.width.unsqueeze(-1)).movedim(-1, 0)
+        return super()._values(acquisition, time)
 
     def _index(self, arm: Tensor) -> Tensor:
         """The model's index of arms (S,) or (S, K)."""
