@@ -106,10 +106,7 @@ class ModelAveraging(Policy):
     Raises ValueError for a model of another batch shape and parts that do not fit it.
     """
 
-    _pending_columns: list[Tensor] | None = (
-        None  # u (S, N) of each pending pull, which lowers the variances by u^2
-    )
-
+    _pending_columns: list[Tensor] | None = None  # u (S, N) of each pending pull: it lowers variances by u^2
     needs_unit = "it learns the unit by itself"
 
     def __init__(

@@ -90,9 +90,7 @@ def as_gaussian(kind: str, y: Tensor, mean: Tensor, variance: Tensor) -> tuple[T
     y, mean, variance = y.double(), mean.double(), variance.double()
     mode = _mode(kind, y, mean, variance)
     expected = _expected(kind, mode)
-    curvature = (
-        expected * (1 - expected) if kind == "binary" else expected
-    )  # minus that of the log-likelihood
+    curvature = expected * (1 - expected) if kind == "binary" else expected  # of -ln p(y | f)
     spread = (1 / variance + curvature).rsqrt()
     # The trapezoidal rule in u, f = mode + spread sinh u, from 10 prior deviations below the mode to 10 above.
     reach = torch.asinh(10 * variance.sqrt() / spread).unsqueeze(-1)

@@ -397,9 +397,7 @@ class RegretBalancing(_TestedPriors):
             xi=xi,
         )
 
-    _before_pending: ModelChoices | None = (
-        None  # a copy of the choices without pending pulls, if there are some
-    )
+    _before_pending: ModelChoices | None = None  # a copy of the choices without pending pulls, if any
     _expects = ("choices", "_plays", "_before_pending")
     _rewards: Tensor  # sums over the steps at which a prior was followed, (S, P)
 
@@ -641,9 +639,7 @@ class LearnedHyperparameters(WrappingPolicy):
         self.most = validation.positive_integer("most", most)
         self.tolerance = validation.positive_or_infinite("tolerance", tolerance)
         self.budget = None if budget is None else validation.positive("budget", budget)
-        policy.model.requires_grad_(
-            False
-        )  # hyperparameters: a search of the acquisition needs no gradient of them
+        policy.model.requires_grad_(False)  # a search of the acquisition needs no gradient of hyperparameters
         self._begin()
 
     def __getattr__(self, name: str) -> Any:

@@ -14,10 +14,7 @@ from bandits_torch.policies.policy import Observation
 from bandits_torch.state import HasState
 
 FIRST = 5  # number of first rewards, which are judged together
-EARLY, LATE = (
-    10.0,
-    3.0,
-)  # a reward further outside the range than this many times its width is in doubt: first, later
+EARLY, LATE = 10.0, 3.0  # widths outside the range from which a reward is in doubt: first, later
 
 
 class RewardRange(Described, HasState):

@@ -368,9 +368,7 @@ class WassersteinForgetting(_Dropping):
     @torch.no_grad()
     def observed(self, point: Callable[[], Tensor], reward: Tensor, model: OnlineModel) -> None:
         before, time = self._advance(point, model), time_kernel_of(cast(OnlineGP, model))
-        if isinstance(
-            time, ExponentialForgettingKernel
-        ):  # the length-scale of the same kernel as a Matern-1/2
+        if isinstance(time, ExponentialForgettingKernel):  # the same kernel as a Matern-1/2
             lengthscale = -2 / torch.log1p(-time.forgetting_rate).squeeze(-1)
         else:
             lengthscale = cast(Tensor, time.lengthscale)[..., 0, 0]

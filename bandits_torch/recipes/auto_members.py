@@ -27,10 +27,7 @@ _TIMESCALES = (15.0, 40.0, 120.0)  # of smooth drift, in typical gaps
 _SMOOTH_NOISES, _SMOOTH_LENGTHSCALES, _SMOOTH_WEIGHT = (0.01, 0.1), (0.1, 0.4), 0.25
 _FEW_NOISES = (0.01, 0.3)
 _GIVEN_NOISES = (0.25, 1.0, 4.0)  # times the given noise variance
-_STRENGTH, _FIRM = (
-    10.0,
-    1000.0,
-)  # of the prior on the given unit, in observations; with exactly the given noise
+_STRENGTH, _FIRM = 10.0, 1000.0  # of the prior on the given unit, in observations; with the given noise
 _PARTS = ((0.0, 0.6), (0.03, 0.2), (0.3, 0.2))  # share of the variance independent for each arm; weight
 _SHARPER, _SHARPER_WEIGHT = (9, 25), 0.05  # powers of the correlations; share of the given kernel's weight
 _GIVEN = 0.9  # prior weight of the members with the given kernel

@@ -50,9 +50,7 @@ class MeansPolicy(ArmPolicy):
     def init(self) -> State:
         low, high = self.reward_range or (torch.inf, -torch.inf)
         return {
-            "count": self.zeros(
-                self.num_arms
-            ),  # number, or total weight, of the pulls of each arm that count
+            "count": self.zeros(self.num_arms),  # number, or total weight, of the pulls that count
             "sum": self.zeros(self.num_arms),  # weighted sum of the rewards of these pulls
             "clock": self.zeros(),  # number of rewards learned
             "low": self.zeros() + low,
@@ -384,9 +382,7 @@ def bernoulli_kl(p: Tensor, q: Tensor) -> Tensor:
 _RATES = (0.0, 0.001, 0.01, 0.03, 0.1)  # per reward
 _VARIANCES = (0.1, 0.3, 1.0)  # of an arm's log-odds about their prior mean
 _LEVELS = (-4.0, -2.5, -1.0, 0.0, 1.5)  # log-odds of the probabilities 0.02, 0.08, 0.27, 0.5, 0.82
-_OWN = (
-    2 / 3
-)  # weight of the models with a given prior mean for each arm; those with the average have the rest
+_OWN = 2 / 3  # weight of the models with the given prior mean of each arm; others have the average
 _LEAST = 0.005  # given prior means, as probabilities, are clipped to this distance from 0 and 1
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(32)
 
@@ -682,10 +678,7 @@ class EXP3S(MeansPolicy):
     ) -> Choice:
         """Draw an arm. ``why["probability"]`` is its probability, (S,)."""
         mask, g = self.mask(available), cast(float, self.exploration)
-        weight, spread = (
-            state["weight"] * mask,
-            mask.double(),
-        )  # double: a number times booleans is in float32
+        weight, spread = state["weight"] * mask, mask.double()  # a number times booleans is in float32
         share = weight / weight.sum(-1, keepdim=True)
         p = (1 - g) * share + g * spread / spread.sum(-1, keepdim=True)
         reached = p.cumsum(-1) > (streams.uniform() * p.sum(-1)).unsqueeze(-1)

@@ -157,9 +157,7 @@ class CalibratedOPKB(Policy):
         self._phi = phi.expand(S, -1, -1)
         self._unit = covariance.diagonal(dim1=-2, dim2=-1).amax(-1).sqrt().expand(S)  # of rewards
         self._noise = model.noise_variance.expand(S)
-        first_block = cache(
-            lambda s, noise: self._first_block(self._phi[s], noise)
-        )  # once for equal replicates
+        first_block = cache(lambda s, noise: self._first_block(self._phi[s], noise))  # once for equal ones
         each = enumerate(self._noise.tolist())
         found = [first_block(s if len(covariance) > 1 else 0, noise) for s, noise in each]
         self._base = [base for base, _ in found]
