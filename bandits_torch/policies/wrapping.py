@@ -31,6 +31,13 @@ class WrappingPolicy(Policy):
     needs_unit = _of_inner("needs_unit")
     restarts_with_arms = _of_inner("restarts_with_arms")
     knows_past = _of_inner("knows_past")
+    choose = _of_inner("choose")
+    numbers_per_step = _of_inner("numbers_per_step")
+    expect = _of_inner("expect")
+    dropped = _of_inner("dropped")
+    changes_found = _of_inner("changes_found")
+    mean_rewards = _of_inner("mean_rewards")
+    trace = _of_inner("trace")
 
     def _around(self, policy: Policy) -> None:
         validation.instance("policy", policy, Policy, "a Policy")
@@ -38,31 +45,9 @@ class WrappingPolicy(Policy):
         self.replicates, self.num_arms, self.dim = policy.replicates, policy.num_arms, policy.dim
         self.outcome_names = policy.outcome_names
 
-    def choose(self, time: float, available: Any = None) -> Choice:
-        return self.policy.choose(time, available)
-
-    def numbers_per_step(self, observations: int) -> int:
-        return self.policy.numbers_per_step(observations)
-
-    def expect(self, pending: Pending, time: float) -> None:
-        self.policy.expect(pending, time)
-
-    def dropped(self, pending: Pending) -> None:
-        self.policy.dropped(pending)
-
-    def changes_found(self) -> Tensor | None:
-        return self.policy.changes_found()
-
-    def mean_rewards(self) -> Tensor | None:
-        return self.policy.mean_rewards()
-
     def marginals(self, time: float, points: Any = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of the inner policy, if it has ``marginals``: (S, N) each."""
         return self.policy.marginals(time, points)  # type: ignore[attr-defined]
-
-    def trace(self) -> dict[str, Tensor | float]:
-        """The trace of the inner policy."""
-        return self.policy.trace()
 
 
 class SomeArms(WrappingPolicy):
