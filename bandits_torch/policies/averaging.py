@@ -20,6 +20,7 @@ from bandits_torch.policies.choices.contexts import (
     INPUTS,
     check_contexts,
     check_inputs,
+    checked_features,
     inputs_under,
     number_of,
     number_under,
@@ -522,9 +523,8 @@ class UnderContexts(WrappingPolicy):
 
     def _over(self, policy: Policy, arms: Tensor, context_dim: int) -> None:
         self._around(policy)
-        validation.rewards("arms", arms)  # squares of distances must be finite, too
-        validation.shape_is("arms", arms, arms.dim() == 2, "(N, d)")
-        self.arms, self.context_dim = arms, validation.positive_integer("context_dim", context_dim)
+        self.arms = checked_features("arms", arms)
+        self.context_dim = validation.positive_integer("context_dim", context_dim)
         self.num_arms, self.dim = len(arms), 0
         self.choices = Arms(self.num_arms, self.replicates, arms.dtype)
 

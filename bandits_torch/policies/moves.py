@@ -228,7 +228,5 @@ def _around(recipe: Any, settings: dict[str, Any], setup: Any, **options: Any) -
 
 def _of_each(name: str, value: Any, like: Tensor) -> Tensor:
     """``value`` as a tensor, () or, with one number for each coordinate, (d,). Raises ValueError for another shape."""
-    given = validation.numbers(name, value, like)
     shapes = dict.fromkeys(((), tuple(like.shape)))
-    validation.shape_is(name, given, given.shape in shapes, " or ".join(map(str, shapes)))
-    return given
+    return validation.of_shape(name, validation.numbers(name, value, like), *shapes)

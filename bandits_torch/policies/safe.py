@@ -155,7 +155,7 @@ class LimitedPolicy(Policy):
             expected = f"given, ({shape[0]}, {shape[1]}) numbers for {self.outcome_names}"
             validation.require(measured is not None, "outcomes", None, expected)
         if measured is not None:
-            validation.shape_is("outcomes", measured, measured.shape == shape, f"{shape}")
+            validation.of_shape("outcomes", measured, shape)
             validation.require(measured.is_floating_point(), "outcomes", measured.dtype, "real numbers")
             if measured.is_cpu:
                 for one, value in zip(self._others.values(), measured.unbind(-1), strict=True):
@@ -278,8 +278,7 @@ class SafePolicy(LimitedPolicy):
         else:
             dtype = validation.tensor("safe_arms", safe_arms).dtype
             validation.require(dtype == torch.bool, "safe_arms", dtype, "booleans, a mask")
-            fits = safe_arms.shape in (shape, shape[1:])
-            validation.shape_is("safe_arms", safe_arms, fits, f"{shape[1:]} or {shape}")
+            validation.of_shape("safe_arms", safe_arms, shape[1:], shape)
             some = bool(safe_arms.any(-1).all())
             validation.require(some, "safe_arms", safe_arms, "a mask with an arm in every replicate")
         self.safe_arms = safe_arms.to(model.noise_variance.device).expand(shape).clone()

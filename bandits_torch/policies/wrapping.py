@@ -182,9 +182,7 @@ class StandardisedPolicy(WrappingPolicy):
 
     def learn(self, observation: Observation) -> None:
         """Learn the reward in the present unit, or all rewards in a new unit if that is due."""
-        reward = validation.tensor("reward", observation.reward)
-        fits = reward.shape == (self.replicates,)
-        validation.shape_is("reward", reward, fits, f"({self.replicates},)")
+        reward = validation.of_shape("reward", observation.reward, (self.replicates,))
         count = self._count + 1
         first = []
         if count <= self.warm_up:

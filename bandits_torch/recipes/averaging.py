@@ -82,7 +82,7 @@ def auto_over_points(
 
     Raises ValueError for bounds that differ between replicates, another kernel, and a noise variance without one.
     """
-    validation.shape_is("bounds", domain.bounds, domain.bounds.dim() == 2, "(2, d), those of all replicates")
+    validation.of_shape("bounds", domain.bounds, (2, "d"), note=", those of all replicates")
     scales = [[times * math.sqrt(domain.dim)] * domain.dim for times in _LENGTHSCALES]
     lengthscales, noises = domain.bounds.double().new_tensor(scales), [_NOISE] * len(scales)
     if kernel is not None:
@@ -170,8 +170,7 @@ def _given_scales(
     expected = "squared exponential or Matern, over points"
     validation.instance("kernel", base, (RBFKernel, MaternKernel), expected)
     lengthscale = base.lengthscale.detach().reshape(-1).to(domain.bounds)
-    fits = len(lengthscale) in (1, domain.dim)
-    validation.shape_is("kernel.lengthscale", lengthscale, fits, f"(1,) or ({domain.dim},)")
+    validation.of_shape("kernel.lengthscale", lengthscale, (1,), (domain.dim,))
     low, high = domain.bounds
     side = torch.where(high > low, high - low, 1.0)
     if noise_variance is None:
@@ -362,7 +361,7 @@ def _prior_of(setup: Setup, history: Tensor | None) -> tuple[Tensor, Kernel | Te
         fits = choices.dtype in (torch.float32, torch.float64)
         validation.require(fits, "arms", choices.dtype, "float32 or float64")
     features = inputs.features_of(cast(Tensor | int, choices), None, None)
-    validation.shape_is("arms", features, features.dim() == 2, "(N, d), the same for every replicate")
+    validation.of_shape("arms", features, ("N", "d"), note=", the same for every replicate")
     kernel, noise_variance, prior_mean = setup.kernel, setup.noise_variance, setup.prior_mean
     said = {"kernel": kernel, "noise_variance": noise_variance, "prior_mean": prior_mean, "history": history}
     for name, one in said.items():
@@ -372,9 +371,7 @@ def _prior_of(setup: Setup, history: Tensor | None) -> tuple[Tensor, Kernel | Te
         validation.require(kernel is None, "kernel", kernel, "None with a history, which determines it")
         zero = _is_zero(prior_mean)
         validation.require(zero, "prior_mean", prior_mean, "0 with a history, which determines it")
-        n = len(features)
-        fits = validation.tensor("history", history).dim() == 2 and history.shape[1] == n
-        validation.shape_is("history", history, fits, f"(T, {n}), a column for each arm")
+        validation.of_shape("history", history, ("T", len(features)), note=", a column for each arm")
         past = history.to(features)
         try:
             kernel, prior_mean = estimate_covariance(past), past.nanmean(0)
@@ -387,8 +384,7 @@ def _prior_of(setup: Setup, history: Tensor | None) -> tuple[Tensor, Kernel | Te
     validation.require(used or _is_zero(prior_mean), "prior_mean", prior_mean, "0 if no kernel is given")
     if noise_variance is not None:
         noise = inputs.noise_over(features, noise_variance)
-        one_each = noise.shape in ((), (setup.replicates,))
-        validation.shape_is("noise_variance", noise, one_each, f"() or ({setup.replicates},)")
+        validation.of_shape("noise_variance", noise, (), (setup.replicates,))
     return features, kernel, prior_mean
 
 
@@ -465,7 +461,7 @@ def _under_contexts(
     if contexts is not None:
         check_contexts(contexts)
         c = c or contexts.shape[-1]
-        validation.shape_is("contexts", contexts, contexts.shape[-1] == c, f"(M, {c}), with context_dim {c}")
+        validation.of_shape("contexts", contexts, ("M", c), note=f", with context_dim {c}")
     if matters is not None:
         columns = list(matters) if isinstance(matters, Sequence) else []
         fits = 0 < len(columns) == len(set(columns)) and all(k in range(c) for k in columns)
@@ -524,9 +520,8 @@ def _cycles(
         validation.require(fits, "history_times", times, "an increasing number for each row of history")
     if isinstance(given, Cycles):
         validation.require(history is None, "cycles", given, "periods if a history is given")
-        fits = given.profile.shape[1] == n
-        profile, expected = torch.from_numpy(given.profile), f"(2 J, {n}), a column for each arm"
-        validation.shape_is("cycles", profile, fits, expected)
+        profile = torch.from_numpy(given.profile)
+        validation.of_shape("cycles", profile, ("2 J", n), note=", a column for each arm")
         return given if len(features[:first]) <= FULL_UP_TO else None
     try:
         lengths = checked_periods(given)
@@ -557,7 +552,7 @@ def _policy(
 ) -> ModelAveraging:
     mean = inputs.prior_mean_over(features, prior_mean)
     n = features.shape[-2]
-    validation.shape_is("prior_mean", mean, mean.shape in ((), (n,)), f"() or ({n},)")
+    validation.of_shape("prior_mean", mean, (), (n,))
     forgetting = [family for family in groups if not family.smooth and family.cycle is None]
     smooth = [family for family in groups if family.smooth]
     cyclic = [family for family in groups if family.cycle is not None]

@@ -592,7 +592,7 @@ def tv_cgp_ucb(
     if stale is not None and drops:
         rule = StaleObservations(stale)
     arms = features_of(cast(Tensor | int, setup.choices), None, None)
-    validation.shape_is("arms", arms, arms.dim() == 2, "(N, d), the same in all replicates")
+    validation.of_shape("arms", arms, ("N", "d"), note=", the same in all replicates")
     kernel, arms = kernel_over_arms(setup, arms)
     validation.natural("context_dim", context_dim)
     one_of = f"one of {', '.join(COMBINATIONS)}"
@@ -602,8 +602,8 @@ def tv_cgp_ucb(
     validation.require(fits, "context_kernel", context_kernel, expected)
     if contexts is not None:
         check_contexts(contexts)
-        fits = contexts.shape[-1] == context_dim
-        validation.shape_is("contexts", contexts, fits, f"(M, {context_dim}), with context_dim {context_dim}")
+        note = f", with context_dim {context_dim}"
+        validation.of_shape("contexts", contexts, ("M", context_dim), note=note)
     if context_kernel is not None:
         kernel = arm_context_kernel(kernel, context_kernel, arms.shape[-1], context_dim, combine)
     theorem = CGPUCBWidth(len(arms), num_contexts, delta)

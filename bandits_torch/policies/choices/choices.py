@@ -69,9 +69,8 @@ class Choices(ABC):
         if noise is not None:
             expected = "None: this policy, or its model, has one noise variance for all rewards"
             validation.require(self.takes_noise, "noise_variance", noise, expected)
-            validation.own_noise(noise)
-            validation.shape_is("noise_variance", noise, noise.shape == (S,), f"({S},)")
-        validation.shape_is("reward", reward, reward.shape == (S,), f"({S},)")
+            validation.of_shape("noise_variance", validation.own_noise(noise), (S,))
+        validation.of_shape("reward", reward, (S,))
         for name in needed:
             value = observation.why.get(name)
             fits = isinstance(value, Tensor) and value.shape == (S,)

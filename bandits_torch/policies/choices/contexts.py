@@ -74,9 +74,7 @@ class ContextualArms(ArmsUnderContext, ListedArms):
     """
 
     def __init__(self, model: OnlineModel, arms: Tensor, context_dim: int = 0) -> None:
-        validation.rewards("choices", arms)  # squares of distances must be finite, too
-        validation.shape_is("choices", arms, arms.dim() == 2, "(N, d)")
-        super().__init__(model, arms)
+        super().__init__(model, checked_features("choices", arms))
         self.context_dim = validation.natural("context_dim", context_dim)
         self._num_inputs = count = arms.shape[-1] + context_dim
         inputs = getattr(model, "input_dim", None)
@@ -135,8 +133,7 @@ def inputs_under(
     N, d, c, S = choices.num_arms, arms.shape[-1], context_dim, choices.replicates
     rows, context = arms, step.context
     if step.features is not None:
-        rows, shapes = step.features.to(arms), ((N, d), (S, N, d))
-        validation.shape_is("features", rows, rows.shape in shapes, f"{shapes[0]} or {shapes[1]}")
+        rows = validation.of_shape("features", step.features.to(arms), (N, d), (S, N, d))
     if c == 0:
         validation.require(context is None, "context", context, "None: the policy takes none")
         return rows, step.available
@@ -153,9 +150,7 @@ def checked_context(context: Tensor | None, c: int, S: int) -> Tensor:
         f"`choose(time, ArmContext(context))` with a tensor ({c},) or ({S}, {c})"
     )
     validation.require(context is not None, "context", context, expected)
-    assert context is not None
-    validation.shape_is("context", context, context.shape in ((c,), (S, c)), f"({c},) or ({S}, {c})")
-    return context
+    return validation.of_shape("context", context, (c,), (S, c))
 
 
 def check_inputs(observation: Observation | Pending, shape: tuple[int, int]) -> Tensor:
@@ -209,8 +204,7 @@ class ListedContexts(ArmsUnderContext, ModelArms):
     """
 
     def __init__(self, model: ArmModel, arms: Tensor, contexts: Tensor) -> None:
-        validation.rewards("choices", arms)  # squares of distances must be finite, too
-        validation.shape_is("choices", arms, arms.dim() == 2, "(N, d)")
+        checked_features("choices", arms)
         check_contexts(contexts.to(arms))
         super().__init__(model)
         self._pairs = pairs_of(arms, contexts.to(arms))
@@ -245,6 +239,11 @@ class ListedContexts(ArmsUnderContext, ModelArms):
     def _of_arms(self, values: Tensor) -> Tensor:
         every = torch.arange(self.num_arms, device=values.device).expand(self.replicates, -1)
         return values.expand(self.replicates, -1).gather(-1, self._index(every))
+
+
+def checked_features(name: str, arms: Tensor) -> Tensor:
+    """Features of arms, (N, d), so small that squares of distances are finite. Raises ValueError for others."""
+    return validation.of_shape(name, validation.rewards(name, arms), ("N", "d"))
 
 
 def check_contexts(contexts: Tensor) -> None:

@@ -438,7 +438,7 @@ class LogOddsUCB(MeansPolicy):
     def models(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """mu (P, N), s and r (P, 1) each, and the logarithms of the prior weights (P,)."""
         given, N = self._given_mean, self.num_arms
-        validation.shape_is("prior_mean", given, given.shape in ((), (N,)), f"() or ({N},)")
+        validation.of_shape("prior_mean", given, (), (N,))
         if isinstance(self.prior_mean, Tensor) or self.prior_mean != 0:
             low, high = self.reward_range
             own = ((given - low) / (high - low)).clamp(_LEAST, 1 - _LEAST).expand(N)
