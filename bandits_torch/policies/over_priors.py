@@ -132,10 +132,8 @@ class UnknownPriorPolicy(Policy):
         self.choices.check(observation, *self.needed)
         prior = observation.why["prior"]
         right = prior.dtype == torch.long
-        if right and prior.is_cpu:
-            right = bool(((prior >= 0) & (prior < self.num_priors)).all())
-        if not right:
-            validation.require(False, "why['prior']", prior, f"int64 from 0 to {self.num_priors - 1}")
+        right = right and (not prior.is_cpu or bool(((prior >= 0) & (prior < self.num_priors)).all()))
+        validation.require(right, "why['prior']", prior, f"int64 from 0 to {self.num_priors - 1}")
 
     def learn_checked(self, observation: Observation) -> None:
         """``learn`` for an observation that ``choices.check`` has accepted, without another check."""
@@ -168,7 +166,6 @@ class UnknownPriorPolicy(Policy):
 
     @property
     def _parts(self) -> tuple[str, ...]:  # type: ignore[override]
-        """The parts, with the random streams if the policy draws."""
         return ("choices",) if self._streams is None else ("choices", "_streams")
 
     _clock: int | Tensor  # observations since the start or reset, (S,) once replicates differ
@@ -205,9 +202,8 @@ class SampledPriorPolicy(UnknownPriorPolicy):
     """HP-GP-TS: draw a prior from its posterior, then a function under that prior, and play the function's best arm.
 
     p_t ~ P(p | D), proportional to P(D | p) because all priors are equally probable at first; f_t ~ GP(mu^{p_t},
-    k^{p_t}); x_t = argmax f_t. Together this is a draw from the posterior over functions, so it is Thompson sampling
-    for an f whose prior was drawn uniformly from the candidates. p_t is the prior with the largest log P(D | p) + G_p,
-    with independent standard Gumbel numbers G_p.
+    k^{p_t}); x_t = argmax f_t. So it is Thompson sampling for an f whose prior was drawn uniformly from the candidates.
+    p_t is the prior with the largest log P(D | p) + G_p, G_p independent standard Gumbel numbers.
 
     Args:
         model, seed, first_replicate: see ``UnknownPriorPolicy``; an ``ArmGP``.
@@ -281,9 +277,8 @@ class PriorElimination(_TestedPriors):
     (tests/claims). The printed xi_t lacks the factor 2 of a two-sided event (``elimination_xi``).
 
     With ``draws`` it is PE-GP-TS of Sandberg & Haghir Chehreghani 2025 (arXiv 2502.01226): (x_t, p_t) = argmax of
-    f^p(x) over arms and surviving priors, f^p ~ GP(mu^p, k^p), with the same test. This was written from their abstract
-    and introduction, which say that priors of poor predictive performance are disqualified. The maximum over priors and
-    the test of PE-GP-UCB are our reading. No theorem is claimed for it.
+    f^p(x) over arms and surviving priors, f^p ~ GP(mu^p, k^p). Only their abstract and introduction were read; the
+    maximum over priors and the test are our reading, and no theorem is claimed.
 
     Args:
         model, choices, search, seed, first_replicate, draws: see ``UnknownPriorPolicy``.
@@ -360,13 +355,12 @@ class RegretBalancing(_TestedPriors):
     p stays if L(p) + sum_{i in S_p} width_i sigma^p_{i-1}(x_i) / |S_p| >= max over survivors of L.
 
     Source: Ziomek et al. 2024, Algorithm 2, as printed, with xi_t of their Theorem 4.1 (``elimination_xi``). The
-    test compares rewards of different steps, so it is valid for functions and arm sets that do not change. The
-    prior with the largest L always stays. Arguments: those of ``PriorElimination``, without ``draws``.
+    test compares rewards of different steps, so it is valid for functions and arm sets that do not change. The prior
+    with the largest L always stays. Rewards may arrive in any order: the deviation of a choice is computed from the
+    rewards learned before it was made. ``trace`` records the prior followed and the number of survivors.
 
-    ``trace`` records the prior followed and the number of survivors. Rewards may arrive in any order: the deviation of
-    a choice is computed from the rewards learned before it was made.
-
-    Raises ValueError unless 0 < ``delta`` < 1, ``noise_scale`` > 0 and ``xi`` is one of the two.
+    Arguments: those of ``PriorElimination``, without ``draws``. Raises ValueError unless 0 < ``delta`` < 1,
+    ``noise_scale`` > 0 and ``xi`` is one of the two.
     """
 
     needed = ("prior", "bound")
@@ -385,17 +379,9 @@ class RegretBalancing(_TestedPriors):
         noise_scale: float | Tensor | None = None,
         xi: str = "two-sided",
     ) -> None:
-        super().__init__(
-            model,
-            width,
-            choices=choices,
-            search=search,
-            seed=seed,
-            first_replicate=first_replicate,
-            delta=delta,
-            noise_scale=noise_scale,
-            xi=xi,
-        )
+        random: dict[str, Any] = {"seed": seed, "first_replicate": first_replicate}
+        test: dict[str, Any] = {"delta": delta, "noise_scale": noise_scale, "xi": xi}
+        super().__init__(model, width, choices=choices, search=search, **random, **test)
 
     _before_pending: ModelChoices | None = None  # a copy of the choices without pending pulls, if any
     _expects = ("choices", "_plays", "_before_pending")
@@ -428,7 +414,7 @@ class RegretBalancing(_TestedPriors):
         return Choice(choice.arm, {"prior": prior, "bound": choice.why["width"] * deviation})
 
     def expect(self, pending: Pending, time: float) -> None:
-        """See ``UnknownPriorPolicy``; a pending pull counts as a play of the prior that was followed."""
+        """A pending pull also counts as a play of the prior that was followed."""
         self.check(Observation(pending.time, pending.arm, torch.zeros(self.replicates), pending.why))
         if self._before_pending is None:
             self._before_pending = copy.deepcopy(self.choices)
@@ -586,13 +572,11 @@ class LearnedHyperparameters(WrappingPolicy):
 
     The shortfall of a reward is (z^2 - 1)/2, with z its prediction error in predictive standard deviations: the
     expected minus the observed predictive log-likelihood. A replicate is refitted after ``first`` observations, then
-    after every ``every`` observations, when the policy restarts, and when the mean shortfall exceeds ``tolerance``
-    nats. That mean is exponential: each reward has weight 1 / ``memory``, and it starts at 0 after a refit. If the
-    model holds fewer than ``first`` observations, after a restart or with a short window, the fit uses the latest
-    observations that the policy has seen; otherwise one bad fit could make an event-triggered policy restart without
-    end. A theorem for a known prior does not cover a learned one.
+    after every ``every``, when the policy restarts, and when the mean shortfall, an exponential average that starts at
+    0 after a refit, exceeds ``tolerance`` nats. If the model holds fewer than ``first`` observations, the fit uses the
+    latest that the policy has seen: one bad fit could otherwise make an event-triggered policy restart without end.
 
-    All other public attributes of the policy (``marginals``, ``add_arms``, ``restarts``, ...) are available here, too.
+    No theorem for a known prior covers a learned one. All other public attributes of the policy are available here.
 
     Args:
         policy: an index policy whose model has a ``learnable`` kernel; or prior elimination on a domain, which fits
@@ -600,12 +584,11 @@ class LearnedHyperparameters(WrappingPolicy):
         every: observations between refits.
         first: observations before the first refit.
         tolerance: largest mean shortfall, in nats; infinity: refit only on the schedule and after restarts.
-        memory: of the mean shortfall; also the fewest observations after a refit before it is tested, or ``every`` if
-            that is smaller.
+        memory: each reward has weight 1 / ``memory`` in the mean shortfall, which is tested from the smaller of
+            ``memory`` and ``every`` observations after a refit on.
         most: largest number of (latest) observations in a fit.
-        budget: seconds that the fits of one step may take together (``fit_hyperparameters``); then
-            ``trace()["fit_seconds"]`` is the total time of all fits. None: no limit. With a limit, runs depend on the
-            machine.
+        budget: seconds that the fits of one step may take together; runs then depend on the machine, and ``trace``
+            has the total time, ``fit_seconds``. None: no limit.
 
     Raises ValueError for a policy of another kind, counts that are not integers >= 1, and a ``tolerance`` or a
     ``budget`` that is not positive.

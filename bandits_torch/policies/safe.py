@@ -93,7 +93,7 @@ class LimitedPolicy(Policy):
         over: Callable[[Any], ModelChoices],
         forgetting: Mapping[str, ForgettingRule] | None = None,
     ) -> None:
-        """``kind``: class of the models; ``over``: makes the choices over one; ``forgetting``: their rules by name."""
+        """``kind``: class of the models; ``over``: makes the choices over one."""
         validation.instance("outcomes", outcomes, Mapping, "models by name")
         for name, one in {"reward": model, **outcomes}.items():
             validation.instance(f"model of {name!r}", one, kind, f"an {kind.__name__}")
@@ -132,7 +132,7 @@ class LimitedPolicy(Policy):
 
     @property
     def needs_unit(self) -> str:  # type: ignore[override]
-        """The reason why the policy needs the unit of rewards: the reward has limits. Empty if it has none."""
+        """That the reward has limits; empty if it has none."""
         return "it holds limits of the reward, in units of reward" if "reward" in self.limits else ""
 
     def _set_fallback(self, trust: str, when_empty: str, name: str, initial: Tensor | None) -> None:
@@ -151,9 +151,8 @@ class LimitedPolicy(Policy):
         measured = observation.outcomes
         self.choices.check(replace(observation, outcomes=None))
         shape = (self.replicates, len(self.outcome_names))
-        if self.outcome_names:
-            expected = f"given, ({shape[0]}, {shape[1]}) numbers for {self.outcome_names}"
-            validation.require(measured is not None, "outcomes", None, expected)
+        expected = f"given, {shape} numbers for {self.outcome_names}"
+        validation.require(measured is not None or not self.outcome_names, "outcomes", None, expected)
         if measured is not None:
             validation.of_shape("outcomes", measured, shape)
             validation.require(measured.is_floating_point(), "outcomes", measured.dtype, "real numbers")
@@ -186,16 +185,13 @@ class LimitedPolicy(Policy):
         return self.outcomes.get(name, self.model)
 
     def _safety_of(self, name: str) -> Tensor:
-        """The safety width, (S, 1). Every choice counts as a step, also while earlier rewards are pending."""
-        step = self._clock + self._pending + 1
-        return self._column(self._safety[name].at(step, self._model(name)))
+        """The safety width, (S, 1). Pending choices count as steps, too."""
+        return self._column(self._safety[name].at(self._clock + self._pending + 1, self._model(name)))
 
     def _column(self, value: Tensor) -> Tensor:
-        """() or (S,) as (S, 1)."""
         return value.expand(self.replicates).unsqueeze(-1)
 
     def _bounded(self, name: str, mean: Tensor, variance: Tensor) -> Bounded:
-        """The bounds for moments (S, n) of a function that has limits."""
         return Bounded(mean, variance.sqrt(), self._safety_of(name), self.limits[name])
 
     def _first(self) -> Tensor:
@@ -210,11 +206,7 @@ class LimitedPolicy(Policy):
 
     def _record(self, safe: Tensor, lost: Tensor) -> None:
         width = self._safety_of(next(iter(self.limits))).squeeze(-1)
-        self._traced = {
-            "safe": safe.double(),
-            "fallback": lost.double(),
-            "safety_width": width.expand(self.replicates),
-        }
+        self._traced = {"safe": safe.double(), "fallback": lost.double(), "safety_width": width}
 
 
 class SafePolicy(LimitedPolicy):
@@ -247,10 +239,9 @@ class SafePolicy(LimitedPolicy):
     Late rewards are learned exactly under drift, at the cost of learning all again (``ArmGP``). Cost: that of the
     models, and O(m N) for m functions with limits, O(m N^2) with ``"safeopt"``.
 
-    Source: Sui et al. 2015; Berkenkamp, Krause & Schoellig 2016 and 2021; Li et al. 2024 (arXiv 2409.18000).
-
-    Raises ValueError for limits without outcomes, outcomes without limits, models of other arms or batches, and names
-    and masks of other kinds.
+    Source: Sui et al. 2015; Berkenkamp, Krause & Schoellig 2016 and 2021; Li et al. 2024 (arXiv 2409.18000). Raises
+    ValueError for limits without outcomes, outcomes without limits, models of other arms or batches, and names and
+    masks of other kinds.
     """
 
     model: ArmModel
@@ -322,21 +313,16 @@ class SafePolicy(LimitedPolicy):
         self._record(certain.sum(-1), lost)
         return Choice(arm, {"index": index, "certain": ~lost})
 
+    @torch.no_grad()
     def safe_set(self, time: float) -> Tensor:
         """S_t, (S, N) booleans: arms within all limits by the bounds at ``time``, without the initial safe set."""
-        with torch.no_grad():
-            return safe_set(list(self._functions(time).values()))
+        return safe_set(list(self._functions(time).values()))
 
     def _functions(self, time: float) -> dict[str, Bounded]:
-        """Posteriors and bounds of the functions that have limits."""
-        functions = {}
-        for name in self.limits:
-            mean, variance = self._others.get(name, self.choices).marginals(time)
-            functions[name] = self._bounded(name, mean, variance)
-        return functions
+        moments = {name: self._others.get(name, self.choices).marginals(time) for name in self.limits}
+        return {name: self._bounded(name, *both) for name, both in moments.items()}
 
     def _fallback(self, functions: dict[str, Bounded], available: Tensor | None, lost: Tensor) -> Tensor:
-        """Arms (S, N) to play if no arm is safe."""
         self._check_not_lost(lost, "arm")
         margin = least_margin(list(functions.values()))
         if available is not None:
