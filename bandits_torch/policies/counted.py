@@ -90,13 +90,14 @@ def as_gaussian(kind: str, y: Tensor, mean: Tensor, variance: Tensor) -> tuple[T
     y, mean, variance = y.double(), mean.double(), variance.double()
     mode = _mode(kind, y, mean, variance)
     expected = _expected(kind, mode)
-    curvature = expected * (1 - expected) if kind == "binary" else expected  # of -ln p(y | f)
+    binary = kind == "binary"
+    curvature = expected * (1 - expected) if binary else expected  # of -ln p(y | f)
     spread = (1 / variance + curvature).rsqrt()
     # The trapezoidal rule in u, f = mode + spread sinh u, from 10 prior deviations below the mode to 10 above.
     reach = torch.asinh(10 * variance.sqrt() / spread).unsqueeze(-1)
     u = reach * torch.linspace(-1, 1, _NODES, dtype=mean.dtype, device=mean.device)  # (S, nodes)
     f = mode.unsqueeze(-1) + spread.unsqueeze(-1) * torch.sinh(u)
-    log_density = _log_likelihood(kind, y.unsqueeze(-1), f)
+    log_density = y.unsqueeze(-1) * f - (torch.nn.functional.softplus(f) if binary else f.exp())
     log_density = log_density - (f - mean.unsqueeze(-1)).square() / (2 * variance.unsqueeze(-1))
     share = torch.softmax(log_density + torch.cosh(u).log(), -1)
     after = (share * f).sum(-1)
@@ -124,12 +125,6 @@ def in_rewards(kind: str, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tenso
     p = torch.sigmoid(mean.unsqueeze(-1) + deviation * z)
     expected = (share * p).sum(-1)
     return expected, (share * (p - expected.unsqueeze(-1)).square()).sum(-1)
-
-
-def _log_likelihood(kind: str, y: Tensor, f: Tensor) -> Tensor:
-    if kind == "binary":
-        return y * f - torch.nn.functional.softplus(f)
-    return y * f - f.exp()
 
 
 def _expected(kind: str, f: Tensor) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import statistics
+from functools import cached_property
 from typing import Any, cast
 
 import torch
@@ -50,26 +51,19 @@ class RewardFrame(Described, HasState):
         self._like = like.new_empty(0)
         self._begin()
 
-    @property
+    @cached_property
     def offset(self) -> Tensor:
         """o, (S, 1); 0 before the first reward."""
-        if self._offset is None:
-            self._offset = self.origin.nan_to_num().unsqueeze(-1)
-        return self._offset
+        return self.origin.nan_to_num().unsqueeze(-1)
 
-    @property
+    @cached_property
     def factor(self) -> Tensor:
         """u, (S, 1); 1 before the first difference."""
-        if self._factor is None:
-            self._factor = self.unit.nan_to_num(nan=1.0).unsqueeze(-1)
-        return self._factor
-
-    _offset: Tensor | None = None
-    _factor: Tensor | None = None
+        return self.unit.nan_to_num(nan=1.0).unsqueeze(-1)
 
     def state_changed(self) -> None:
-        """Clear the cache of ``offset`` and ``factor``."""
-        self._offset = self._factor = None
+        for cached in ("offset", "factor"):
+            vars(self).pop(cached, None)
 
     def holds(self, reward: Tensor) -> bool:
         """Whether ``meet`` would change nothing for these rewards (..., S), in any replicate. Waits for a GPU."""
@@ -158,8 +152,8 @@ class TypicalClock(HasState):
     def check_not_past(self, time: float) -> None:
         """Raises ValueError for a time before the latest observation."""
         latest = self._latest
-        expected = f"at or after the latest observation, {latest}"
-        validation.require(latest is None or time >= latest, "time", time, expected)
+        past = latest is not None and time < latest
+        validation.require(not past, "time", time, f"at or after the latest observation, {latest}")
 
     def tick(self, time: float) -> float:
         """Record an observation at ``time``. Returns the time on this clock."""
@@ -222,8 +216,8 @@ class MemberScale(Described, HasState):
         validation.tensor("strength", strength)
         ok = strength.dim() == 1 and len(strength) > 0 and bool((strength >= 0).all())
         validation.require(ok, "strength", strength, "(P,) numbers >= 0")
-        validation.tensor("learn_offset", learn_offset)
-        fits = learn_offset.shape == strength.shape and learn_offset.dtype == torch.bool
+        fits = validation.tensor("learn_offset", learn_offset).dtype == torch.bool
+        fits = fits and learn_offset.shape == strength.shape
         validation.shape_is("learn_offset", learn_offset, fits, f"{tuple(strength.shape)} and dtype bool")
         self.replicates = validation.positive_integer("replicates", replicates)
         self.memory = validation.probability("memory", memory)
@@ -277,7 +271,6 @@ class MemberScale(Described, HasState):
     full = False  # True: every weight is at least ``tail``, and stays so
 
     def state_changed(self) -> None:
-        """Clear everything computed from the earlier state."""
         self._all_known = self.full = False
         self.read_anew()
 

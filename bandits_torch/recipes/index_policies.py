@@ -298,9 +298,7 @@ def tv_gp_ucb(
 
     Raises ValueError for another ``time_kernel``, and for a ``stale`` that is not > 0 or has no effect.
     """
-    time_kernel = as_time_kernel(time_kernel)
-    if time_kernel is None and forgetting_rate != 0:
-        time_kernel = exponential_forgetting(forgetting_rate)
+    time_kernel = as_time_kernel(time_kernel, forgetting_rate)
     rule: ForgettingRule | None = None
     if isinstance(stale, str):
         validation.require(stale == "wasserstein", "stale", stale, "a tolerance, 'wasserstein' or None")
@@ -469,28 +467,24 @@ def _limits_and_models(
     forgetting_rate: float,
 ) -> tuple[dict[str, Any], dict[str, float]]:
     """Models and limits as arguments of the policy, and the forgetting rates by name of reward and outcomes."""
-    listed = constraints is None or (isinstance(constraints, Sequence) and not isinstance(constraints, str))
-    validation.require(listed, "constraints", constraints, "a sequence of OutcomeConstraint")
-    given = tuple(constraints or ())
+    given, expected = () if constraints is None else constraints, "a sequence of OutcomeConstraint"
+    listed = isinstance(given, Sequence) and not isinstance(given, str)
+    validation.require(listed, "constraints", constraints, expected)
     for one in given:
-        validation.instance("constraints", one, OutcomeConstraint, "a sequence of OutcomeConstraint")
+        validation.instance("constraints", one, OutcomeConstraint, expected)
     names = [one.name for one in given]
     validation.require(len(set(names)) == len(names), "constraints", names, "of different names")
     limits = {one.name: (one.low, one.high) for one in given}
     if least_reward is not None:
         limits["reward"] = (validation.finite_number("least_reward", least_reward), math.inf)
-    expected = "given, unless least_reward is"
-    validation.require(len(limits) > 0, "constraints", constraints, expected)
+    validation.require(len(limits) > 0, "constraints", constraints, "given, unless least_reward is")
     rates = {"reward": validation.below_one("forgetting_rate", forgetting_rate)}
     setups = {"reward": setup}
     for one in given:
+        own = {"kernel": one.kernel, "noise_variance": one.noise_variance, "prior_mean": one.prior_mean}
+        said: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
+        setups[one.name] = replace(setup, **said)
         rates[one.name] = forgetting_rate if one.forgetting_rate is None else one.forgetting_rate
-        setups[one.name] = replace(
-            setup,
-            kernel=setup.kernel if one.kernel is None else one.kernel,
-            noise_variance=setup.noise_variance if one.noise_variance is None else one.noise_variance,
-            prior_mean=cast(Number, one.prior_mean),
-        )
     models = {
         name: model_over(drifting(its, exponential_forgetting(rates[name])) if rates[name] else its)
         for name, its in setups.items()
@@ -580,9 +574,7 @@ def tv_cgp_ucb(
 
     Raises ValueError as ``cgp_ucb`` and ``tv_gp_ucb`` do.
     """
-    time_kernel = as_time_kernel(time_kernel)
-    if time_kernel is None and forgetting_rate != 0:
-        time_kernel = exponential_forgetting(forgetting_rate)
+    time_kernel = as_time_kernel(time_kernel, forgetting_rate)
     drops = isinstance(time_kernel, ExponentialForgettingKernel) and window is None and contexts is None
     if stale is not None:
         validation.positive("stale", stale)
@@ -595,8 +587,7 @@ def tv_cgp_ucb(
     validation.of_shape("arms", arms, ("N", "d"), note=", the same in all replicates")
     kernel, arms = kernel_over_arms(setup, arms)
     validation.natural("context_dim", context_dim)
-    one_of = f"one of {', '.join(COMBINATIONS)}"
-    validation.require(combine in COMBINATIONS, "combine", combine, one_of)
+    validation.require(combine in COMBINATIONS, "combine", combine, f"one of {', '.join(COMBINATIONS)}")
     expected = "a kernel over the context" if context_dim else "None without a context (context_dim 0)"
     fits = (context_kernel is not None) == (context_dim > 0)
     validation.require(fits, "context_kernel", context_kernel, expected)

@@ -130,9 +130,11 @@ _TIME_KERNELS: dict[str, Callable[[Tensor], Kernel]] = {
 }
 
 
-def as_time_kernel(time_kernel: Kernel | str | None) -> Kernel | None:
-    """The kernel over time that a text names (``tv_gp_ucb``); a kernel or None unchanged. Raises ValueError for
-    others."""
+def as_time_kernel(time_kernel: Kernel | str | None, forgetting_rate: float = 0.0) -> Kernel | None:
+    """The kernel over time that a text names (``tv_gp_ucb``); a kernel unchanged; for None exponential forgetting, or
+    None at rate 0. Raises ValueError for others."""
+    if time_kernel is None and forgetting_rate != 0:
+        return exponential_forgetting(forgetting_rate)
     if not isinstance(time_kernel, str):
         return time_kernel
     kernels = []
