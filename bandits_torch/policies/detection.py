@@ -405,7 +405,6 @@ class _Block(HasState):
         return {"order": 0, "clock": 0, "excess": 0.0, "lowest": math.inf, "copies": [_Copy(0, 0, 1)]}
 
     def state_changed(self) -> None:
-        """Make copies of the mappings in a loaded state."""
         self.copies = [one if isinstance(one, _Copy) else _Copy(**one) for one in self.copies]
 
     def reset(self, where: Tensor | None = None) -> None:
@@ -420,11 +419,8 @@ class _Block(HasState):
             order = 0 if restart else self.order + 1
             self._begin()
             self.order, self.copies = order, []
-        starting = [
-            m
-            for m in range(self.order, -1, -1)
-            if self.clock % 2**m == 0 and (m == self.order or self._drawn(m))
-        ]
+        due = [m for m in range(self.order, -1, -1) if self.clock % 2**m == 0]
+        starting = [m for m in due if m == self.order or self._drawn(m)]
         self.copies += [_Copy(m, self.clock, self.clock + 2**m) for m in starting]
         return list(range(len(self.copies) - len(starting), len(self.copies)))
 

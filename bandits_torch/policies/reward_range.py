@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import starmap
 from typing import Any
 
 import torch
@@ -92,7 +93,9 @@ class RewardRange(Described, HasState):
         the first five if the fifth puts one of them in doubt."""
         reward = observation.reward.to(self.low)
         if len(self._first) == FIRST:
-            if self._take_near(reward):
+            outside = torch.maximum(reward - self.high, self.low - reward)
+            if not bool(self._far(outside, self.high - self.low, self._widths()).any()):  # as is usual
+                self.extend(reward, reward)
                 return [(observation, None)]
             believed = self.believe(reward, observation.arm)
             return [(observation, None if bool(believed.all()) else believed)]
@@ -103,16 +106,7 @@ class RewardRange(Described, HasState):
         believed = self._judge(torch.stack(arms, 1), torch.stack(rewards, -1).to(self.low))
         if bool(believed.all()):
             return [(observation, None)]
-        first = [Observation(*one) for one in self._first]
-        return list(zip(first, believed.unbind(-1), strict=True))
-
-    def _take_near(self, reward: Tensor) -> bool:
-        """Whether no reward is far outside, as is usual; if so, extend the range."""
-        outside = torch.maximum(reward - self.high, self.low - reward)
-        if bool(self._far(outside, self.high - self.low, self._widths()).any()):
-            return False
-        self.extend(reward, reward)
-        return True
+        return list(zip(starmap(Observation, self._first), believed.unbind(-1), strict=True))
 
     def extend(self, least: Tensor, most: Tensor, count: int = 1) -> None:
         """Believe ``count`` rewards from ``least`` to ``most`` (S,), none of which is far outside."""
@@ -197,6 +191,5 @@ class RewardRange(Described, HasState):
         infinity = self._like.new_full(self._arm.shape[:1], torch.inf)
         ends = {"low": infinity, "high": -infinity, "below": -infinity, "above": infinity.clone()}
         none = torch.zeros_like(infinity, dtype=torch.long)
-        said = {"latest": none.clone(), "borne_out": none.bool(), "arm": self._arm.clone()}
-        first = {"_first": [], "_together": True}
-        return ends | said | first | {"known": none, "doubted": none.clone()}
+        said = {"latest": none.clone(), "borne_out": none.bool(), "arm": self._arm.clone(), "_first": []}
+        return ends | said | {"_together": True, "known": none, "doubted": none.clone()}

@@ -87,7 +87,6 @@ class FixedShare(Described, HasState):
     _weighed: tuple[Tensor, Tensor] | None = None
 
     def state_changed(self) -> None:
-        """Clear the cache of ``weights``."""
         self._weighed = None
 
     @property

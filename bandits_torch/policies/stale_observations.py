@@ -133,10 +133,8 @@ def convolution(kernel: Kernel, inputs: Tensor, now: Tensor) -> Tensor:
     assert parts is not None
     outer = kernel.outputscale if isinstance(kernel, ScaleKernel) else inputs.new_ones(())
     space, scale = _scaled(parts.space_kernel)
-    squared = (outer * scale).square()[..., None, None]
-    return (
-        squared * _over_space(space, inputs[..., :-1]) * _over_time(parts.time_kernel, inputs[..., -1], now)
-    )
+    squared = (outer * scale).square()[..., None, None] * _over_space(space, inputs[..., :-1])
+    return squared * _over_time(parts.time_kernel, inputs[..., -1], now)
 
 
 def _scaled(kernel: Kernel) -> tuple[Kernel, Tensor]:
@@ -158,9 +156,8 @@ def _over_space(kernel: Kernel, x: Tensor) -> Tensor:
     log_total += 2 * gamma(nu + d / 2) + gamma(order) - 2 * gamma(nu) - gamma(2 * nu + d)
     z = (math.sqrt(2 * nu) * r).clamp_min(1e-8)
     log_bessel = np.log(scipy.special.kve(order, z.cpu().numpy())) - z.cpu().numpy()
-    log_matern = (
-        (1 - order) * math.log(2) - gamma(order) + order * z.log() + torch.as_tensor(log_bessel).to(z)
-    )
+    log_matern = (1 - order) * math.log(2) - gamma(order) + order * z.log()
+    log_matern = log_matern + torch.as_tensor(log_bessel).to(z)
     return volume * math.exp(log_total) * log_matern.exp()
 
 
@@ -264,9 +261,8 @@ class StaleObservations(_Dropping):
         super().check(model)
 
     def _fresh(self) -> dict[str, Any]:
-        accounts = {name: self._zeros.clone() for name in ("mean", "variance")}
-        since = torch.zeros_like(self._zeros, dtype=torch.long)
-        return super()._fresh() | accounts | {"since": since}
+        own = {"mean": self._zeros.clone(), "variance": self._zeros.clone(), "since": self._zeros.long()}
+        return super()._fresh() | own
 
     mean: Tensor  # L, batch
     variance: Tensor  # B, batch
@@ -282,9 +278,8 @@ class StaleObservations(_Dropping):
         kept = kept_over(model, before.unsqueeze(-1), self.now.unsqueeze(-1)).squeeze(-1)
         noise = model.noise_variance
         deviation = (rows.corner[..., -1, -1].square() / noise - 1).clamp_min(0.0).sqrt()
-        self.variance = self.variance * kept.square()
-        self.mean = self.mean * kept
-        self.mean = self.mean + self.variance * (z + self.mean) * deviation
+        self.variance, mean = self.variance * kept.square(), self.mean * kept
+        self.mean = mean + self.variance * (z + mean) * deviation
         self.since = self.since + 1
 
     @torch.no_grad()

@@ -170,7 +170,6 @@ class StandardisedPolicy(WrappingPolicy):
         return {"offset": offset, "scale": torch.ones_like(offset), "_told": [], "_count": 0}
 
     def state_changed(self) -> None:
-        """Make observations of the mappings in a loaded state."""
         self._told = [one if isinstance(one, Observation) else Observation(**one) for one in self._told]
 
     def _restarted(self, where: Tensor | None) -> None:

@@ -157,7 +157,7 @@ class CalibratedOPKB(Policy):
         self._phi = phi.expand(S, -1, -1)
         self._unit = covariance.diagonal(dim1=-2, dim2=-1).amax(-1).sqrt().expand(S)  # of rewards
         self._noise = model.noise_variance.expand(S)
-        first_block = cache(lambda s, noise: self._first_block(self._phi[s], noise))  # once for equal ones
+        first_block = cache(self._first_block)  # once for replicates that are equal
         each = enumerate(self._noise.tolist())
         found = [first_block(s if len(covariance) > 1 else 0, noise) for s, noise in each]
         self._base = [base for base, _ in found]
@@ -166,11 +166,11 @@ class CalibratedOPKB(Policy):
         self._streams = ReplicateStreams(seed, S, purpose="policy", first=first_replicate, like=phi)
         self._begin()
 
-    def _first_block(self, phi: Tensor, noise: float) -> tuple[int, Tensor]:
+    def _first_block(self, s: int, noise: float) -> tuple[int, Tensor]:
         """E and pi, (N,)."""
         n = 1
         while n < _MOST_FIRST_STEPS:
-            design = optimal_design(phi, noise / n, tolerance=_TOLERANCE)
+            design = optimal_design(self._phi[s], noise / n, tolerance=_TOLERANCE)
             dimension = float((design.probabilities * design.leverages).sum())
             if n >= self.first * dimension:
                 break
@@ -214,12 +214,9 @@ class CalibratedOPKB(Policy):
     def trace(self) -> dict[str, Tensor | float]:
         """Restarts so far, 1 if this step raised an alarm, the block's index, log of the alarm's statistic."""
         block = torch.tensor(self._block, dtype=self._playing.dtype)
-        return {
-            "restarts": self._restarts,
-            "detected": self._detected,
-            "block": block,
-            "log_statistic": self._alarm.total.clamp_min(1e-30).log(),
-        }
+        statistic = self._alarm.total.clamp_min(1e-30).log()
+        said: dict[str, Tensor | float] = {"restarts": self._restarts, "detected": self._detected}
+        return said | {"block": block, "log_statistic": statistic}
 
     def _begin_blocks(self, replicates: list[int]) -> None:
         """P = (1 - share) P* + share pi for the next, longer block of each of these replicates."""

@@ -113,17 +113,8 @@ class Constants:
         thresholds use the smaller mu too. A coordinate search of 12 settings from there (``benchmarks/papers``, hong
         tuning) gave larger thresholds (c0) and shorter blocks (c3).
         """
-        return Constants(
-            sigma=100.0,
-            delta=None,
-            c0=3.0,
-            c1=0.1,
-            c2=1.81,
-            c3=0.01,
-            c4=0.125,
-            design_share=0.2,
-            first_replay=4,
-        )
+        c = {"c0": 3.0, "c1": 0.1, "c2": 1.81, "c3": 0.01, "c4": 0.125}
+        return Constants(sigma=100.0, delta=None, **c, design_share=0.2, first_replay=4)
 
     def schedule(self, num_arms: int, horizon: int, gain: float) -> Schedule:
         """The schedule for N arms, T steps and gamma = ``gain``."""
@@ -136,8 +127,8 @@ class Constants:
         c0 = 40 + 16 * math.sqrt(alpha) if self.c0 is None else self.c0
         c2 = 1 / (10 + 4 * math.sqrt(alpha)) if self.c2 is None else self.c2
         least = 2 if self.reward_scale == WARM_UP else 1
-        first = max(least, math.ceil(self.c3 * gain * log_term))
-        return Schedule(self, horizon, gain, first, alpha, c0, c2)
+        base = max(least, math.ceil(self.c3 * gain * log_term))
+        return Schedule(self, horizon, gain, base, alpha, c0, c2)
 
 
 @dataclass(frozen=True)
@@ -187,10 +178,8 @@ class Schedule:
             blocks.append(self.length(len(blocks)))
             total += blocks[-1]
         lowest = self.threshold(len(blocks) - 1)
-        steps = ", ".join(map(str, blocks))
-        said = (
-            f"gamma_T = {self.gain:.4g}, E = {self.base}: blocks of {steps} steps (horizon {self.horizon})."
-        )
+        said = f"gamma_T = {self.gain:.4g}, E = {self.base}: blocks of {', '.join(map(str, blocks))} steps "
+        said += f"(horizon {self.horizon})."
         if len(blocks) == 1:
             said += "\nBlock 0 is pure exploration and lasts longer than the run: nothing is ever exploited."
         if lowest > 2:
@@ -245,13 +234,11 @@ class Epoch(HasState):
         return lists | {"clock": 0, "block": -1, "matrices": None}
 
     def state_changed(self) -> None:
-        """Make intervals of the mappings in a loaded state."""
         for name in ("pending", "active"):
             each = getattr(self, name)
             setattr(self, name, [one if isinstance(one, Interval) else Interval(**one) for one in each])
 
     def _check_has(self, state: Any, where: str) -> None:
-        """Check also that the state is one between two steps of an epoch."""
         super()._check_has(state, where)
         validation.tensor("matrices", state["matrices"])
         for interval in [*state["pending"], *state["active"]]:
@@ -403,8 +390,7 @@ class OPKB(Policy):
     def choose(self, time: float, available: Tensor | None = None) -> Choice:
         if available is not None:
             self._choices.check_available(available)
-        arm = draw(self.playing_distribution, self._streams, available)
-        return Choice(arm, {"turn": self._turn})
+        return Choice(draw(self.playing_distribution, self._streams, available), {"turn": self._turn})
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
@@ -430,12 +416,8 @@ class OPKB(Policy):
 
     def trace(self) -> dict[str, Tensor | float]:
         """Restarts so far, 1 if this step detected a change, the block's and the strategy's index."""
-        return {
-            "restarts": self._restarts,
-            "detected": self._detected,
-            "block": self._block,
-            "strategy": self._playing,
-        }
+        said: dict[str, Tensor | float] = {"restarts": self._restarts, "detected": self._detected}
+        return said | {"block": self._block, "strategy": self._playing}
 
     # -- events ----------------------------------------------------------------------------------------
 
