@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -128,9 +128,8 @@ class ModelAveraging(Policy):
         validation.instance("model", model, (ArmGP, MembersOverArms), "an ArmGP or ArmMembers")
         framed = scale is not None and bool(scale.learn_offset.all())
         fits = framed or not isinstance(model, LevelMembers)
-        validation.require(
-            fits, "scale", scale, "one that learns the origin of all members, over LevelMembers"
-        )
+        learns = "one that learns the origin of all members, over LevelMembers"
+        validation.require(fits, "scale", scale, learns)
         two = len(model.batch_shape) == 2
         validation.require(two, "model.batch_shape", tuple(model.batch_shape), "(S, P): replicates, members")
         self.model, self.num_arms = model, model.num_arms
@@ -150,11 +149,9 @@ class ModelAveraging(Policy):
         self.looks: LookingAgain | None = None
         validation.natural("at_once", at_once)
         if validation.non_negative("look_again", look_again):
-            if not isinstance(model, MembersOverArms):
-                raise ValueError(
-                    f"look_again is {look_again}, expected 0 with a model that is no MembersOverArms"
-                )
-            self.looks = LookingAgain(look_again, model, at_once)
+            fits, without = isinstance(model, MembersOverArms), "0 with a model that is no MembersOverArms"
+            validation.require(fits, "look_again", look_again, without)
+            self.looks = LookingAgain(look_again, cast(MembersOverArms, model), at_once)
         if forgetting_rate is None:
             forgetting_rate = getattr(model, "forgetting_rate", torch.zeros_like(ones))
         self.forgetting_rate = forgetting_rate.to(noise).expand(self.num_members)
@@ -305,9 +302,9 @@ class ModelAveraging(Policy):
         rounding = ROUNDINGS * torch.finfo(index.dtype).eps  # matters if all arms tie
         near = torch.lerp(largest, index.amin(-1, keepdim=True), TIE).sub_(largest.abs(), alpha=rounding)
         among = index >= near
-        return (
-            among.max(-1).indices if available is None else best_available(among.to(index).mT, available)[1]
-        )
+        if available is None:
+            return among.max(-1).indices
+        return best_available(among.to(index).mT, available)[1]
 
     def _examine(self, arm: Tensor) -> None:
         """Record that these arms (S,) are examined."""
@@ -388,11 +385,9 @@ class ModelAveraging(Policy):
             own, seen = self._member_units(), reward.unsqueeze(-1).expand(-1, self.num_members)
             if self._some_framed:
                 seen = torch.addcdiv(own.shift, seen, own.unit)  # exact: units are powers of two
+            unit = own.unit if self._mixed else None
             density, learned = self.scale.update(
-                seen - mean,
-                variance + self.model.noise_variance,
-                own.unit if self._mixed else None,
-                confirmed,
+                seen - mean, variance + self.model.noise_variance, unit, confirmed
             )
             density = density - own.log if self._mixed else density  # per unit of rewards
             due = self.sharing.update(density, exempt, log_unit)

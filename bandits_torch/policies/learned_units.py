@@ -202,6 +202,7 @@ class MemberScale(Described, HasState):
     count: Tensor
     squares: Tensor
     largest: Tensor
+    _SUMS = ("count", "squares", "largest")
 
     def __init__(
         self,
@@ -329,13 +330,13 @@ class MemberScale(Described, HasState):
 
     def forget(self, where: Tensor) -> None:
         """Forget the scale of members with ``where`` (S, P) True."""
-        for name in ("count", "squares", "largest"):
+        for name in self._SUMS:
             setattr(self, name, getattr(self, name).masked_fill(where, 0.0))
         self.state_changed()
 
     def take(self, other: MemberScale, where: Tensor) -> None:
         """Take over what ``other`` learned, for the members with ``where`` (S, P) True."""
-        for name in ("count", "squares", "largest"):
+        for name in self._SUMS:
             setattr(self, name, torch.where(where, getattr(other, name), getattr(self, name)))
         self.state_changed()
 
@@ -346,13 +347,9 @@ class MemberScale(Described, HasState):
         return made
 
     def _fresh(self) -> dict[str, Tensor]:
-        shape, zeros = (self.replicates, len(self.strength)), self.strength.new_zeros
-        return {
-            "origin": zeros(self.replicates).fill_(torch.nan),
-            "count": zeros(shape),
-            "squares": zeros(shape),
-            "largest": zeros(shape),
-        }
+        zeros = self.strength.new_zeros
+        sums = {name: zeros(self.replicates, len(self.strength)) for name in self._SUMS}
+        return {"origin": zeros(self.replicates).fill_(torch.nan), **sums}
 
 
 class FirstRewards(HasState):
@@ -416,9 +413,8 @@ def _learned_again(
     seen = rewards.nan_to_num().unsqueeze(1) - torch.stack(means, -1)  # (S, P, K)
     noise = model.noise_variance.expand(model.batch_shape).unsqueeze(-1)
     both = (believed.unsqueeze(-1) & believed.unsqueeze(-2)).unsqueeze(1)
-    L = torch.linalg.cholesky(
-        model.prior_between(arms, times) * both + torch.diag_embed(noise.expand(seen.shape))
-    )
+    prior = model.prior_between(arms, times) * both
+    L = torch.linalg.cholesky(prior + torch.diag_embed(noise.expand(seen.shape)))
     scale, z = scale.anew(), torch.zeros_like(seen)
     for j in range(len(times)):
         predicted, deviation = (L[..., j, :] * z).sum(-1), L[..., j, j]

@@ -97,11 +97,10 @@ class CostlyMoves(WrappingPolicy):
             fits = start.shape == (self.dim,) and bool(domain.contains(start, 0.0))
             validation.require(fits, "start_at", start, f"({self.dim},), in the domain")
             self.start_at = start.to(domain.bounds)
-        settings = {"domain": domain, "max_move": max_move, "move_price": move_price}
+        settings: dict[str, Any] = {"domain": domain, "max_move": max_move, "move_price": move_price}
+        settings |= {"start_at": start_at, "search": search}
         if policy.origin is not None:
-            recipe = partial(
-                _around, policy.origin.recipe, {**settings, "start_at": start_at, "search": search}
-            )
+            recipe = partial(_around, policy.origin.recipe, settings)
             self.origin = Origin(recipe, policy.origin.setup, policy.origin.options)
         self._begin()
 

@@ -104,15 +104,8 @@ def master_gp_ucb(
         functions = streams.normal(phi.shape[1]) @ phi.mT + prior.marginals()[0]
         noise = math.sqrt(lam) * torch.stack([streams.normal() for _ in range(horizon)])
         rho = partial(_of_step, simulated_rate(gp_ucb(largest, _SIMULATED), functions, noise).tolist())
-    return Master(
-        partial(gp_ucb, bound, setup.replicates),
-        rho,
-        limits,
-        prior.num_arms,
-        replicates=setup.replicates,
-        **setup.seeds,
-        device=prior.arms.device,
-    )
+    run = {"replicates": setup.replicates, "device": prior.arms.device, **setup.seeds}
+    return Master(partial(gp_ucb, bound, setup.replicates), rho, limits, prior.num_arms, **run)
 
 
 @recipe(optional=True, takes=_TAKES, seeded=True, quick={"exploration": 0.3}, race=OWN_WIDTH_AND_CONSTANT)

@@ -147,18 +147,9 @@ def with_level(groups: Sequence[Family]) -> list[Family]:
     plain = [one for one in groups if not one.smooth and not one.strengths]
     given = [replace(one, shape=_apart(one.shape)) for one in groups if one.strengths][: len(_PARTS) : 2]
     some = [*given, plain[0], *([] if given else plain[2:5:2])]
-    return [
-        replace(
-            one,
-            noises=[one.shape.new_tensor(1 / size) for size in LIFTS],
-            rates=LEVEL_RATES,
-            weight=1 / (len(some) * len(_LEVELS)),
-            strengths=(),
-            level=level,
-        )
-        for one in some
-        for level in _LEVELS
-    ]
+    noises, weight = [plain[0].shape.new_tensor(1 / size) for size in LIFTS], 1 / (len(some) * len(_LEVELS))
+    some = [replace(one, noises=noises, rates=LEVEL_RATES, weight=weight, strengths=()) for one in some]
+    return [replace(one, level=level) for one in some for level in _LEVELS]
 
 
 def _apart(K: Tensor) -> Tensor:

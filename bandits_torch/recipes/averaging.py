@@ -151,9 +151,8 @@ def _under_any_context(
         order = [*range(d, d + c), *range(d)]
         bounds, known, lengthscales = bounds[:, order], known[order], lengthscales[:, order]
     grid = _over_time(lengthscales, noises)
-    members = WideningMembers(
-        known.to(rows.device), bounds, *grid, replicates=setup.replicates, capacity=_CAPACITY
-    )
+    size: dict[str, Any] = {"replicates": setup.replicates, "capacity": _CAPACITY}
+    members = WideningMembers(known.to(rows.device), bounds, *grid, **size)
     policy = PointAveraging(Domain(bounds), members, width=width, ends=0.0, **sharing)
     return ContextAveraging(policy, arms.double(), context_dim, columns, counted=counted)
 
@@ -487,12 +486,8 @@ def _under_contexts(
     many = related and (setup.grown_from or len(arms)) * len(contexts) > _MANY_PAIRS
     if look_again is None:
         look_again = 0.0 if many else _LOOK_AGAIN_CONTEXTS if related else _LOOK_AGAIN
-    settings = {
-        "width": 1.25 if width is None else width,
-        "plausible": plausible,
-        "look_again": look_again,
-        "at_once": _AT_ONCE if many else 0,
-    }
+    settings = {"width": 1.25 if width is None else width, "plausible": plausible}
+    settings |= {"look_again": look_again, "at_once": _AT_ONCE if many else 0}
     pairs = pairs_of(arms, contexts)
     policy = _policy(pairs, groups, mean, setup.replicates, None, None, settings, own)
     return PairAveraging(policy, arms, contexts)
@@ -609,10 +604,8 @@ def _members(
         own = {"share": features.new_tensor([groups[g].cycle for g in kernel])}
     if groups[0].level is not None:
         ratio, timescale = features.new_tensor([groups[g].level for g in kernel]).T
-        own = {
-            "level_variance": ratio * torch.stack([value.mean() for value in noise]),
-            "timescale": timescale,
-        }
+        level_variance = ratio * torch.stack([value.mean() for value in noise])
+        own = {"level_variance": level_variance, "timescale": timescale}
     model = kind(
         features,
         torch.stack(shapes),

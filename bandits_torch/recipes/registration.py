@@ -304,11 +304,8 @@ def build(
     validation.positive_integer("horizon", horizon)
     validation.natural("seed", seed)
     validation.known_names(f"options of {name}", options, accepted)
-    known = vars(problem.knowledge) | {
-        "replicates": replicates,
-        "horizon": horizon,
-        "prior": problem.true_prior,
-    }
+    run = {"replicates": replicates, "horizon": horizon, "prior": problem.true_prior}
+    known = vars(problem.knowledge) | run
     known |= {"seed": seed} if entry.seeded or isinstance(problem, ContinuousProblem) else {}
     known |= options
     mean = known["prior_mean"]

@@ -479,10 +479,8 @@ class LogOddsUCB(MeansPolicy):
         density = (log_density - evidence).exp()
         after = (density * f).sum(-1, keepdim=True)
         narrowed = (density * (f - after).square()).sum(-1, keepdim=True)
-        log_odds, spread = (
-            state[name].scatter(-1, at, value)
-            for name, value in (("log_odds", after), ("variance", narrowed))
-        )
+        log_odds = state["log_odds"].scatter(-1, at, after)
+        spread = state["variance"].scatter(-1, at, narrowed)
         state["log_odds"] = prior + (1 - rate).sqrt() * (log_odds - prior)
         state["variance"] = spread + rate * (prior_variance - spread)
         weight = (state["log_weight"] + evidence.squeeze(-1)).log_softmax(-1)
