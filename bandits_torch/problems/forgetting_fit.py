@@ -90,9 +90,7 @@ def forgetting_log_likelihood(
     G, N = len(rates), centred.shape[1]
     mean, spread = centred.new_zeros(G, N), covariance.expand(G, N, N)
     total = centred.new_zeros(G)
-    gaps = torch.cat([times.new_zeros(1), times.diff()])
-    for row, gap in zip(centred, gaps, strict=True):
-        fade = ((1 - rates) ** (gap / 2)).unsqueeze(-1)
+    for row, fade in zip(centred, fades(times, rates), strict=True):
         mean, square = fade * mean, fade.unsqueeze(-1) ** 2
         spread = square * spread + (1 - square) * covariance
         seen = ~torch.isnan(row)
@@ -221,8 +219,7 @@ def _fitted(
     both: Tensor | float = 1.0,
     usual: float = 1.0,
 ) -> ForgettingFit:
-    """The fit, its covariance times ``both`` and its noise variance times ``usual``; warnings are those of
-    ``fit_forgetting``, at the line of its caller."""
+    """The fit, its covariance times ``both`` and its noise variance times ``usual``."""
     _check_record(table, times, covariance)
     covariance = ArmCovarianceKernel(covariance).covariance.double()
     validation.require(float(covariance.diagonal().mean()) > 0, "covariance", covariance, "not 0")
@@ -239,15 +236,12 @@ def _fitted(
     signal = factor * without_noise(unit, share)
     rate_spread, noise_spread = arms.spreads(place, factor, signal[seen][:, seen])
     noise = share * factor * variance
-    ends = {}  # the estimates that lie at an end of their range, and at which end
-    for name, at, lowest, highest in zip(_NAMES, place, arms.low, arms.high, strict=True):
-        if at <= lowest + _CLOSE or at >= highest - _CLOSE:
-            ends[name] = "low" if at <= lowest + _CLOSE else "high"
-    low, high = float(arms.low[0]), float(arms.high[0])
-    z = [min(max(float(place[0]) + s * rate_spread, low), high) for s in (-1, 1)]
-    if "forgetting_rate" in ends:  # the curvature there says nothing
-        z = [low, high]
-    least = 0.0 if "noise_variance" in ends else noise * math.exp(-noise_spread)
+    at_low = place <= arms.low + _CLOSE
+    rate_at_end, noise_at_end = (at_low | (place >= arms.high - _CLOSE)).tolist()
+    z = [float(arms.low[0]), float(arms.high[0])]
+    if not rate_at_end:  # at an end the curvature says nothing
+        z = [min(max(float(place[0]) + s * rate_spread, z[0]), z[1]) for s in (-1, 1)]
+    least = 0.0 if noise_at_end else noise * math.exp(-noise_spread)
     fit = ForgettingFit(
         forgetting_rate=rate,
         noise_variance=usual * noise,
@@ -255,10 +249,10 @@ def _fitted(
         factor=factor,
         rate_interval=(-math.expm1(-math.exp(z[0])), -math.expm1(-math.exp(z[1]))),
         noise_interval=(usual * least, usual * (noise * math.exp(noise_spread))),
-        at_end=tuple(ends),
+        at_end=tuple(name for name, at in zip(_NAMES, (rate_at_end, noise_at_end), strict=True) if at),
     )
-    for name, line in zip(_NAMES, fit.describe(), strict=True):
-        if name in ends and (name, ends[name]) != ("noise_variance", "low"):
+    for line, at in zip(fit.describe(), (rate_at_end, noise_at_end and not at_low[1]), strict=True):
+        if at:
             warnings.warn(f"{line}; the rewards suggest a value outside it, if any", stacklevel=3)
     return fit
 
@@ -271,10 +265,8 @@ def without_noise(covariance: Tensor, noise_variance: float) -> Tensor:
 
 
 class _Arms:
-    """The penalised composite likelihood of rewards with average variance 1.
-
-    A place is (log(-log(1 - eps)), log of the noise's share), sometimes with the log of the factor as third number.
-    """
+    """The penalised composite likelihood of rewards with average variance 1, at places (log(-log(1 - eps)), log of the
+    noise's share), sometimes with the log of the factor as third number."""
 
     def __init__(self, rows: Tensor, times: Tensor, covariance: Tensor) -> None:
         self.rows, self.times = rows - rows.nanmean(0), times

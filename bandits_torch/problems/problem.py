@@ -6,7 +6,7 @@ import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -66,9 +66,8 @@ class Knowledge:
 
         Candidate priors are not moved: a model over them takes the arms' dtype and device.
         """
-        values = ((field.name, getattr(self, field.name)) for field in fields(self))
-        movable = ((name, value) for name, value in values if isinstance(value, Tensor | Kernel))
-        moved: dict[str, Any] = {name: value.to(*args, **kwargs) for name, value in movable}
+        movable = {name: value for name, value in vars(self).items() if isinstance(value, Tensor | Kernel)}
+        moved: dict[str, Any] = {name: value.to(*args, **kwargs) for name, value in movable.items()}
         if self.safe_arms is not None:  # a mask, whatever the dtype of the rest
             moved["safe_arms"] = moved["safe_arms"].bool()
         return replace(self, **moved)
@@ -121,19 +120,24 @@ class Problem(ABC):
     def expected_rewards(self, step: int) -> Tensor:
         """Mean reward of every arm at step 1, 2, ...: (replicates, N). For the scorer only."""
 
-    # Expected rewards and mask of the last score, the rewards with the mask, and the best of them.
-    _scored: tuple[_Seen, _Seen, Tensor, Tensor] | None = None
+    # Of the last score: memory and write counts of expected rewards and mask, these tensors (kept alive, so that their
+    # memory cannot belong to others), the rewards with the mask, and the best of them.
+    _scored: tuple[list[Any], Any, Tensor, Tensor] | None = None
 
     def score(self, step: int, arm: Tensor, available: Any) -> tuple[Tensor, Tensor]:
         """Expected rewards (S,) of the arms (S,) chosen, minus infinity if unavailable, and of the best available arm,
         (S,) or (1,). For the scorer only. Cost: O(S), or O(S N) if the tensor of expected rewards or the mask is new or
         was written to since the last score."""
-        expected, mask, last = self.expected_rewards(step), mask_of(available), self._scored
-        if last is None or not (_unchanged(expected, last[0]) and _unchanged(mask, last[1])):
-            validation.of_shape("expected_rewards", expected, (self.replicates, self.num_arms))
-            rewards = available_rewards(expected, mask)
-            last = self._scored = _seen(expected), _seen(mask), rewards, rewards.amax(-1)
-        return last[2].expand(len(arm), -1).gather(1, arm.unsqueeze(1)).squeeze(1), last[3]
+        both = self.expected_rewards(step), mask_of(available)
+        seen = [
+            one if one is None else (one.data_ptr(), one.stride(), one.shape, one._version) for one in both
+        ]
+        if self._scored is None or self._scored[0] != seen:
+            validation.of_shape("expected_rewards", both[0], (self.replicates, self.num_arms))
+            rewards = available_rewards(*both)
+            self._scored = seen, both, rewards, rewards.amax(-1)
+        _, _, rewards, best = self._scored
+        return rewards.expand(len(arm), -1).gather(1, arm.unsqueeze(1)).squeeze(1), best
 
     def pull(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor:
         """Rewards (S,) of the arms (S,) pulled at this step: expected rewards plus ``noise``."""
@@ -203,25 +207,6 @@ def available_rewards(expected: Tensor, available: Tensor | ArmContext | None) -
     """The expected rewards ((R, N) or (S, N)), minus infinity for arms that are not available."""
     mask = mask_of(available)
     return expected if mask is None else expected.masked_fill(~mask, -math.inf)
-
-
-_Seen = tuple[Tensor | None, int]  # a tensor and its write count
-
-
-def _seen(tensor: Tensor | None) -> _Seen:
-    return tensor, 0 if tensor is None else tensor._version
-
-
-def _unchanged(tensor: Tensor | None, seen: _Seen) -> bool:
-    """Whether a tensor has the same memory and write count as before, and so the same numbers.
-
-    ``seen`` keeps the earlier tensor alive, so its memory cannot belong to another.
-    """
-    old, version = seen
-    if tensor is None or old is None:
-        return tensor is old
-    same_memory = tensor.data_ptr() == old.data_ptr() and tensor.stride() == old.stride()
-    return version == tensor._version and same_memory and tensor.shape == old.shape
 
 
 # --- names ---
