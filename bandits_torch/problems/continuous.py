@@ -20,7 +20,7 @@ from bandits_torch import validation
 from bandits_torch.domain import Domain
 from bandits_torch.kernels import SpatioTemporalKernel
 from bandits_torch.models.candidate_priors import CandidatePrior
-from bandits_torch.problems.problem import Knowledge, Problem, gaussian_noise, named
+from bandits_torch.problems.problem import Knowledge, Problem, named
 from bandits_torch.problems.simulated import SMALLEST_RIDGE, covariance, regularised_norm
 from bandits_torch.streams import ReplicateStreams
 
@@ -35,13 +35,11 @@ class ContinuousProblem(Problem):
     Attributes:
         domain: the set of points; ``available(step)`` is the ``Domain`` of a step, or None for this one.
         dim: d.
-        noise_scale: R, standard deviation of the normal noise, (replicates,).
         functions_differ: whether replicates have different functions.
         hints: (k, d) points that may be near a maximum at some step: further starts for ``best``.
     """
 
     domain: Domain
-    noise_scale: Tensor
     functions_differ = False
 
     def __init__(
@@ -83,10 +81,6 @@ class ContinuousProblem(Problem):
         """Rewards (S,) of the points (S, d) played: the expected ones plus ``noise``."""
         with torch.no_grad():
             return self.expected(step, arm) + self.noise(step, arm, streams)
-
-    def noise(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor:
-        """Normal noise (S,)."""
-        return gaussian_noise(self.noise_scale, streams)
 
     def best(self, step: int) -> Tensor:
         """Maximum (replicates,) of the expected reward over the step's domain, computed once, by ``maximum``: not above

@@ -87,6 +87,7 @@ class Problem(ABC):
         horizon: the last step, None without an end.
         true_prior: the true prior, or the best in hindsight, for an oracle only; None if there is none.
         dim: d, the dimension of a ``ContinuousProblem``; 0 with arms.
+        noise_scale: standard deviation of the normal noise, a number or (replicates,), unless ``noise`` is defined.
         noise_is_added: whether ``noise`` depends on the step and the streams alone, not on the arms, so that it can be
             drawn before they are chosen (``run(..., capture=True)``).
         outcome_names: names of the outcomes measured with the reward.
@@ -99,6 +100,7 @@ class Problem(ABC):
     true_prior: CandidatePrior | None = None
     dim: int = 0
     outcome_names: tuple[str, ...] = ()
+    noise_scale: Tensor
     noise_is_added: bool = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -144,9 +146,9 @@ class Problem(ABC):
         expected = self.expected_rewards(step).expand(arm.shape[0], -1)
         return expected.gather(-1, arm.unsqueeze(-1)).squeeze(-1) + self.noise(step, arm, streams)
 
-    @abstractmethod
     def noise(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor:
         """Noise (S,) on the rewards of the arms (S,)."""
+        return gaussian_noise(self.noise_scale, streams)
 
     def measure(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor | None:
         """Outcomes (S, m) measured with the rewards of the arms (S,) pulled; None if there are none."""
@@ -308,15 +310,13 @@ def make(
     """
     about = registered(name)
     validation.known_names(f"options of problem {name!r}", options, about.options)
-    parameters = about.parameters
-    if "data" in parameters and data is None:
+    if about.needs_data and data is None:
         raise ValueError(f"data must be given for problem {name!r}: the path of its file, got None")
-    if "data" not in parameters and data is not None:
+    if not about.needs_data and data is not None:
         raise ValueError(f"data must be None for problem {name!r}, which reads no file, got {str(data)!r}")
-    common: dict[str, Any] = {"replicates": replicates, "seed": seed}
-    common |= {key: value for key, value in {"horizon": horizon, "data": data}.items() if value is not None}
-    given = {key: value for key, value in common.items() if key in parameters}
-    return PROBLEMS[name](**given, **options)
+    common = {"replicates": replicates, "horizon": horizon, "seed": seed, "data": data}
+    taken = {key: value for key, value in common.items() if key in about.parameters and value is not None}
+    return PROBLEMS[name](**taken, **options)
 
 
 def registered(name: str) -> NamedProblem:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.models.candidate_priors import CandidatePrior
-from bandits_torch.problems.problem import Knowledge, Problem, gaussian_noise, named, per_replicate
+from bandits_torch.problems.problem import Knowledge, Problem, named, per_replicate
 from bandits_torch.streams import ReplicateStreams
 
 _RELATIVE_RANK_TOLERANCE = 1e-12  # eigenvalues below this share of the largest are rounding noise
@@ -49,10 +49,6 @@ class SimulatedProblem(Problem):
         scale = validation.finite_tensor("noise_scale", validation.numbers("noise_scale", noise_scale, arms))
         validation.require(bool((scale >= 0).all()), "noise_scale", noise_scale, "finite and >= 0")
         self.noise_scale = scale.expand(replicates).clone()
-
-    def noise(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor:
-        """Normal noise (S,) of standard deviation ``noise_scale``."""
-        return gaussian_noise(self.noise_scale, streams)
 
 
 def place_arms(layout: str, num_arms: int, dim: int, seed: int) -> Tensor:
