@@ -15,12 +15,13 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.naming import some, unknown_name
+from bandits_torch.naming import some
 from bandits_torch.problems.table_files import (
     TEXT,
     empty_row,
     find_time,
     is_numeric,
+    known_columns,
     numbers,
     read_frame,
     read_times,
@@ -295,8 +296,7 @@ def _log_of(
         return one(argument, found) if found else None
 
     for argument, name in asked.items():
-        if name is not None and name not in names:
-            raise ValueError(unknown_name(argument, name, names))
+        known_columns(argument, [] if name is None else [name], names)
     of_propensity, of_available = if_there("propensity", _PROPENSITY), if_there("available", _AVAILABLE)
     of_time = find_time(frame, time, mark)
     if of_time is None:
@@ -310,11 +310,10 @@ def _log_of(
     expected = "different, for time, arm, reward, propensity and available"
     validation.require(len({*chosen}) == len(chosen), "columns", chosen, expected)
     validation.require(len({*contexts}) == len(contexts), "contexts", contexts, "different from each other")
-    expected = "no column of time, arm, reward or propensity"
     for name in contexts:
-        if name not in names:
-            raise ValueError(unknown_name("contexts", name, names))
-        validation.require(name not in chosen, "contexts", name, expected)
+        known_columns("contexts", [name], names)
+        free = name not in chosen
+        validation.require(free, "contexts", name, "no column of time, arm, reward or propensity")
     for name in [*chosen[1:], *contexts]:
         if (row := empty_row(frame[name])) is not None:
             raise ValueError(

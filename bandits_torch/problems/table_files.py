@@ -54,6 +54,13 @@ def is_missing(cell: Any) -> bool:
     return np.ndim(cell) == 0 and bool(pd.isna(cell))
 
 
+def known_columns(argument: str, names: Iterable[str], columns: Collection[str]) -> None:
+    """Raise ValueError for the first of the names that is none of the columns."""
+    for name in names:
+        if name not in columns:
+            raise ValueError(unknown_name(argument, name, list(columns)))
+
+
 def empty_row(cells: pd.Series) -> int | None:
     """The first row with an empty cell, counted from 1; None if there is none."""
     empty = (cells.isna() if is_numeric(cells) else cells.map(is_missing)).to_numpy()
@@ -170,7 +177,7 @@ def find_time(frame: pd.DataFrame, asked: str | None, mark: str) -> str | None:
         return asked
     found = called_like_time(names)
     if found is None:
-        found = _at_most_one([name for name in names if are_times(frame[name])])
+        found = _at_most_one([name for name in names if timestamps(frame[name]) is not None])
     if found is not None or names[0] != "":
         return found
     try:
@@ -185,12 +192,7 @@ def find_time(frame: pd.DataFrame, asked: str | None, mark: str) -> str | None:
     return ""
 
 
-def are_times(cells: pd.Series) -> bool:
-    """Whether all cells of a column of text or dates are timestamps."""
-    return _timestamps(cells) is not None
-
-
-def _timestamps(cells: pd.Series) -> pd.Series | None:
+def timestamps(cells: pd.Series) -> pd.Series | None:
     """The timestamps in a column of text or dates; None if a cell is none."""
     if is_numeric(cells) or not len(cells) or number(cells.iloc[0], ".") is not None:
         return None
@@ -220,7 +222,7 @@ class Times(NamedTuple):
 
 def read_times(name: str, cells: pd.Series, mark: str = ".") -> Times:
     """The times of a column. Raises ValueError for the first cell that is not a time."""
-    known = _timestamps(cells)
+    known = timestamps(cells)
     if known is not None:
         _refuse_some_zones(name, cells)
         zoned = pd.Timestamp(_year_first(cells.iloc[0])).tz is not None
@@ -376,16 +378,14 @@ def read_frame(
 
 def _without(frame: pd.DataFrame, ignored: Collection[str]) -> pd.DataFrame:
     """The table without these columns. Raises ValueError if one does not exist."""
-    for name in ignored:
-        if name not in frame.columns:
-            raise ValueError(unknown_name("ignore", name, list(frame.columns)))
+    known_columns("ignore", ignored, frame.columns)
     return frame.drop(columns=list(ignored)) if ignored else frame
 
 
 def _text_cells(frame: pd.DataFrame) -> Iterator[Any]:
     """The cells of text columns that are not timestamps, which say nothing about the decimal mark."""
-    columns = (frame[name] for name in frame.columns)
-    return itertools.chain.from_iterable(one for one in columns if not is_numeric(one) and not are_times(one))
+    columns = (cells for _, cells in frame.items() if not is_numeric(cells))
+    return itertools.chain.from_iterable(cells for cells in columns if timestamps(cells) is None)
 
 
 def _named(frame: pd.DataFrame, names: list[str]) -> pd.DataFrame:
@@ -525,7 +525,7 @@ def _has_header(first: list[str]) -> bool:
 
     def may_be_value(cell: str) -> bool:
         numeric = is_missing(cell) or number(cell, ".") is not None or number(cell, ",") is not None
-        return numeric or are_times(pd.Series([cell], dtype=object))
+        return numeric or timestamps(pd.Series([cell], dtype=object)) is not None
 
     from_pandas = plain == [str(n) for n in range(len(plain))]
     if from_pandas or not any(plain) or not all(map(may_be_value, plain)):

@@ -28,6 +28,7 @@ from bandits_torch.problems.table_files import (
     find_time,
     is_missing,
     is_numeric,
+    known_columns,
     numbers,
     read_frame,
     read_times,
@@ -561,9 +562,7 @@ def _long_table(
         raise ValueError(f"row {row + 1} must be the only one of its arm and time, got {found}")
     wide = rows.pivot(index="time", columns="arm", values="reward").sort_index()
     names = list(rows["arm"].unique()) if asked is None else asked
-    for name in names:
-        if name not in wide.columns:
-            raise ValueError(unknown_name("rewards", name, list(wide.columns)))
+    known_columns("rewards", names, wide.columns)
     values = wide[names].to_numpy(dtype=np.float64, copy=True)
     notes = [f"times: {time!r}, {clock.unit}", f"long: {len(rows)} rows of {arm!r} and {reward!r}"]
     others = [name for name in frame.columns if name not in (time, arm, reward)]
