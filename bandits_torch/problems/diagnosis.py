@@ -154,22 +154,22 @@ class Diagnosis:
         return "\n".join(lines)
 
     def _of_cycles(self) -> str:
-        short = self.rows < _FEWEST
-        parts = [self._part_of_another(one) for one in (*self.periods, *self.own_periods.values())]
         sentences = []
-        for one, part in zip(self.periods, parts, strict=False):
+        for one in self.periods:
             sure = f"= {one.p_value:.1g}" if one.p_value > 1e-16 else "< 1e-16"
-            sentences += [f"{self.span(one)} (p {sure}{part})"]
-        for (name, one), part in zip(self.own_periods.items(), parts[len(sentences) :], strict=True):
-            sentences += [f"{self.span(one)} in {name} alone{part}"]
+            sentences += [f"{self.span(one)} (p {sure}{self._part_of_another(one)})"]
+        for name, one in self.own_periods.items():
+            sentences += [f"{self.span(one)} in {name} alone{self._part_of_another(one)}"]
         if sentences:
+            every = (*self.periods, *self.own_periods.values())
+            edges = any(map(self._part_of_another, every))
+            shape = " What is 1/n of a cycle belongs to its shape, as edges do." if edges else ""
             more = len(self.own_periods) - _MOST_OF_ONE_ARM
             if more > 0:
                 rest = "a cycle of 1 more arm" if more == 1 else f"cycles of {more} more arms"
                 sentences[-more:] = [f"{rest} alone"]
-            shape = " What is 1/n of a cycle belongs to its shape, as edges do." if any(parts) else ""
             return f"Cycles: {'; '.join(sentences)}.{shape}"
-        if short:
+        if self.rows < _FEWEST:
             return "Cycles: cannot tell, the record is short."
         length = "" if self.unit == "rows" else f" ({self.span(self.record)})"
         last = f" in the last {ROWS} rows{length}, which alone are searched" if self.rows > ROWS else ""
@@ -433,10 +433,6 @@ def _at_random_and_alone(rewards: np.ndarray) -> tuple[float, np.ndarray]:
     for start in range(0, len(rewards), size):
         block = rewards[start : start + size]
         missing = np.isnan(block)
-        if not missing.any():
-            at_random, rows = at_random + float(block.mean(1).sum()), rows + len(block)
-            alone += block.sum(0)
-            continue
         held = np.where(missing, 0.0, block)
         count = block.shape[1] - missing.sum(1)
         mean = held.sum(1) / np.maximum(count, 1)  # 0 where a row has no reward

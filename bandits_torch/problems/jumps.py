@@ -266,8 +266,7 @@ def _clearest(
     arms = [n for n in range(N) if chi2.logsf(ratios[t, n], 1) + np.log(T) < _LOG_LEVEL]
     score = ratios[:, arms].sum(1) / (factor if len(arms) > 1 else 1.0) if arms else ratios.sum(1) / factor
     t = int(score[max(0, t - 2) : t + 3].argmax()) + max(0, t - 2)
-    near = score >= score[t] - _DROP
-    low = t - int((~near[: t + 1][::-1]).argmax() if (~near[: t + 1]).any() else t + 1) + 1
-    high = t + int((~near[t:]).argmax() if (~near[t:]).any() else T - t) - 1
+    far = np.flatnonzero(score < score[t] - _DROP)
+    low, high = int(far[far < t].max(initial=-1)) + 1, int(far[far > t].min(initial=T)) - 1
     is_of_all = not arms or bool(together[t] + np.log(4 * T) <= _LOG_LEVEL)
-    return t, arms, max(low, 0), min(high, T - 1), float(np.exp(min(0.0, log_p[t]))), is_of_all
+    return t, arms, low, high, float(np.exp(min(0.0, log_p[t]))), is_of_all
