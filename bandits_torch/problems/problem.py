@@ -139,12 +139,11 @@ class Problem(ABC):
             rewards = available_rewards(*both)
             self._scored = seen, both, rewards, rewards.amax(-1)
         _, _, rewards, best = self._scored
-        return rewards.expand(len(arm), -1).gather(1, arm.unsqueeze(1)).squeeze(1), best
+        return at_arms(rewards, arm), best
 
     def pull(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor:
         """Rewards (S,) of the arms (S,) pulled at this step: expected rewards plus ``noise``."""
-        expected = self.expected_rewards(step).expand(arm.shape[0], -1)
-        return expected.gather(-1, arm.unsqueeze(-1)).squeeze(-1) + self.noise(step, arm, streams)
+        return at_arms(self.expected_rewards(step), arm) + self.noise(step, arm, streams)
 
     def noise(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor:
         """Noise (S,) on the rewards of the arms (S,)."""
@@ -195,6 +194,11 @@ class Problem(ABC):
 def per_replicate(value: Tensor) -> float | Tensor:
     """A value (replicates,) in the form of ``Knowledge``: a float if all replicates have the same."""
     return float(value[0]) if bool((value == value[0]).all()) else value
+
+
+def at_arms(values: Tensor, arm: Tensor) -> Tensor:
+    """The values ((1, N) or (S, N)) of the arms (S,), (S,)."""
+    return values.expand(len(arm), -1).gather(-1, arm.unsqueeze(-1)).squeeze(-1)
 
 
 def gaussian_noise(scale: Tensor | float, streams: ReplicateStreams) -> Tensor:

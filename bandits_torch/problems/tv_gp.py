@@ -13,7 +13,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.arm_context import ArmContext
 from bandits_torch.models.outcome_constraint import OutcomeConstraint
-from bandits_torch.problems.problem import Knowledge, gaussian_noise, named
+from bandits_torch.problems.problem import Knowledge, at_arms, gaussian_noise, named
 from bandits_torch.problems.simulated import (
     SimulatedProblem,
     covariance,
@@ -99,10 +99,7 @@ def likely_norm(rank: int, horizon: int | None) -> float:
 class DriftingPath:
     """The path f_1, f_2, ..., simulated in blocks, on the CPU in float64: the same path on every device.
 
-    Args:
-        root: (N, r), A A^T = K.
-        rate: eps.
-        source: (seed, replicates, first replicate) of the streams.
+    Args: ``root`` A (N, r), A A^T = K; ``rate``: eps; ``source``: (seed, replicates, first replicate) of the streams.
     """
 
     def __init__(self, root: Tensor, rate: float, source: tuple[int, int, int]) -> None:
@@ -223,7 +220,8 @@ class SafeTVGPDraws(TVGPDraws):
 
     def measure(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor:
         """The outcome with normal noise, (S, 1)."""
-        return (self._at(step, arm) + gaussian_noise(self._outcome_scale, streams)).unsqueeze(-1)
+        outcome = at_arms(self.expected_outcomes(step)[..., 0], arm)
+        return (outcome + gaussian_noise(self._outcome_scale, streams)).unsqueeze(-1)
 
     def score(self, step: int, arm: Tensor, available: Any) -> tuple[Tensor, Tensor]:
         """Expected rewards (S,) of the arms (S,) chosen, and of the arm that regret is measured against."""
@@ -237,13 +235,10 @@ class SafeTVGPDraws(TVGPDraws):
 
     def trace(self, step: int, arm: Tensor) -> dict[str, Tensor | float]:
         """``violation`` and ``feasible``, (S,) each."""
-        feasible = (self.expected_outcomes(step)[..., 0] <= self.limit).double().mean(-1)
-        violation = (self._at(step, arm) > self.limit).double()
+        outcome = self.expected_outcomes(step)[..., 0]
+        violation = (at_arms(outcome, arm) > self.limit).double()
+        feasible = (outcome <= self.limit).double().mean(-1)
         return {"violation": violation, "feasible": feasible.expand_as(violation)}
-
-    def _at(self, step: int, arm: Tensor) -> Tensor:
-        outcome = self.expected_outcomes(step)[..., 0].expand(len(arm), -1)
-        return outcome.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
 
 
 # --- contexts ---
