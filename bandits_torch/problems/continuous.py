@@ -272,8 +272,7 @@ class DynamicAckley(_OfAnyDimension):
 class DynamicHartmann6(DynamicFunction):
     """Hartmann's function of six inputs, the sixth of them time: hills that rise and sink by turns.
 
-    Args:
-        options: of ``DynamicFunction``.
+    Options: ``DynamicFunction``.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -284,8 +283,7 @@ class DynamicHartmann6(DynamicFunction):
 class DynamicShekel(DynamicFunction):
     """Shekel's function of four inputs, the fourth of them time: narrow peaks that come and go.
 
-    Args:
-        options: of ``DynamicFunction``.
+    Options: ``DynamicFunction``.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -296,7 +294,7 @@ class DynamicShekel(DynamicFunction):
 class DynamicGriewank(_OfAnyDimension):
     """Griewank's function, with time as last input: ripples that move over a wide bowl.
 
-    Args: as for ``DynamicAckley``.
+    Options: ``DynamicAckley``.
     """
 
     @staticmethod
@@ -309,7 +307,7 @@ class DynamicGriewank(_OfAnyDimension):
 class DynamicLevy(_OfAnyDimension):
     """Levy's function, with time as last input: a ridged valley that is lifted as time passes.
 
-    Args: as for ``DynamicAckley``.
+    Options: ``DynamicAckley``.
     """
 
     function = Levy
@@ -319,7 +317,7 @@ class DynamicLevy(_OfAnyDimension):
 class DynamicStyblinskiTang(_OfAnyDimension):
     """Styblinski and Tang's function, with time as last input: two wells a coordinate, lifted as time passes.
 
-    Args: as for ``DynamicAckley``.
+    Options: ``DynamicAckley``.
     """
 
     function = StyblinskiTang

@@ -284,19 +284,18 @@ def diagnose(table: RewardTable | Tensor) -> Diagnosis:
     own = {} if record is None else record.own_periods(periods)
     plain, fitted = _without_cycles(rewards, times, periods, own)
     levels = find_jumps(plain, times, bounded=values == "0/1") if values != "none" else None
-    drift = None
+    drift, jumps, wander = None, None, 0.0
     if levels is not None:
-        wander = float(np.median(levels.drift[levels.noise > 0])) if (levels.noise > 0).any() else 0.0
-        drift = float((100 * wander) ** 0.5) if levels.p_drift < _SURE else 0.0
-    jumps = None if levels is None else levels.jumps
-    wander = 0.0 if levels is None else float(np.minimum(levels.drift, levels.noise).mean())
+        noisy = levels.drift[levels.noise > 0]
+        clear = levels.p_drift < _SURE and len(noisy) > 0
+        drift = float((100 * float(np.median(noisy))) ** 0.5) if clear else 0.0
+        jumps, wander = levels.jumps, float(np.minimum(levels.drift, levels.noise).mean())
     noise, interval = _noise(plain, fitted, wander)
     correlation, shared = _sharing(rewards)
     random, best_arm = None, None
     if values != "none":
         random, means = _at_random_and_alone(rewards)
-        best = int(means.argmax())
-        best_arm = (table.arm_names[best], float(means[best]))
+        best_arm = (table.arm_names[means.argmax()], float(means.max()))
     fixed, moving, between, bandwidth = _gain(rewards[-_ROWS:], times[-_ROWS:])
     return Diagnosis(
         rows=T,

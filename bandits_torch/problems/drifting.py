@@ -92,13 +92,11 @@ class SwitchingFunctions(SimulatedProblem):
         root = covariance_root(covariance(k, arms))
         streams = problem_streams(seed, replicates, first_replicate)
         pieces, fresh = len(self.switches) + 1, change == "fresh"
-        weights = torch.stack([streams.normal(num_arms) for _ in range(pieces if fresh else 1)])
+        draws = [streams.normal(num_arms) for _ in range(pieces if fresh else 1)]
+        weights = torch.stack(draws if fresh else [draws[0] * (-1) ** j for j in range(pieces)])
         functions = gp_draws(root, weights)
         scale = _AMPLITUDE / functions.abs().amax(-1, keepdim=True)
         weights, functions = scale * weights[..., : root.shape[1]], functions * scale
-        if not fresh:
-            signs = [(-1) ** j for j in range(pieces)]
-            weights, functions = (torch.stack([one[0] * s for s in signs]) for one in (weights, functions))
         super().__init__(arms, replicates, noise_scale, horizon)
         self.functions = functions  # (pieces, replicates, N)
         turn = (1.0 if fresh else 2.0) * len(self.switches) / horizon

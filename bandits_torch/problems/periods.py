@@ -76,10 +76,7 @@ def find_periods(rewards: np.ndarray, times: np.ndarray | None = None) -> list[P
 class Record:
     """The last rows of a record, detrended and in units of each arm's standard deviation, and their periodograms.
 
-    Args:
-        rewards: (T, N), NaN where missing.
-        times: (T,) increasing.
-        k: frequencies as cycles in the record: consecutive integers. The first only serves to recognise peaks.
+    ``k``: frequencies as cycles in the record, consecutive integers. The first only serves to recognise peaks.
     """
 
     def __init__(self, rewards: np.ndarray, times: np.ndarray, k: np.ndarray) -> None:
@@ -159,17 +156,15 @@ class Record:
 
         Each arm is tested like a principal component in ``find_periods``; p-values are multiplied by the number of
         arms. Of its four clearest cycles, those within 3 % of a common cycle, or of m times or 1/m of its length for m
-        up to 6, are left out.
-
-        Cost: O(T^2 N).
+        up to 6, are left out. Cost: O(T^2 N).
         """
         N = self.centred.shape[1]
         found: dict[int, Period] = {}
         for n, peaks in enumerate(self._peaks(self.centred, _LEVEL / N, 4, self.resolved)):
             for one in peaks:
-                ratios = [m * one.length / other.length for other in common for m in range(1, 7)]
-                ratios += [one.length / (m * other.length) for other in common for m in range(1, 7)]
-                if all(abs(ratio - 1) > _SAME for ratio in ratios):
+                ratios = np.array([one.length / other.length for other in common])[:, None]
+                m = np.arange(1, 7)
+                if (np.abs([m * ratios - 1, ratios / m - 1]) > _SAME).all():
                     found[n] = Period(one.length, min(1.0, one.p_value * N))
                     break
         return found

@@ -118,8 +118,7 @@ class Replay(Problem):
             self._step_length = f"{float(gap) / size:.4g} {name}{'' if gap == size else 's'} (the median gap)"
         self.history, self.history_times = past.rewards, past.times
         self.knowledge, self.fit = knowledge_from(past, warm_up, prior_mean, noise_fraction, forgetting_rate)
-        seen = ~torch.isnan(played.rewards)
-        has_reward = seen.any(-1)
+        has_reward = ~torch.isnan(played.rewards).all(-1)
         rewards = played.rewards[has_reward]
         steps = len(rewards)
         if horizon is not None:
@@ -132,7 +131,7 @@ class Replay(Problem):
         self.horizon = steps if horizon is None else horizon
         validation.require(self.horizon >= 1, "table", table.rewards, "a table with rewards left to play")
         self.table = rewards[: self.horizon]
-        self._available = seen[has_reward][: self.horizon]
+        self._available = ~torch.isnan(self.table)
         self._all_available = bool(self._available.all())
         self._times: list[float] = clock[has_reward].tolist()
         self._notes = table.notes

@@ -18,18 +18,13 @@ def mean_of_held(values: np.ndarray, axis: int = 0) -> np.ndarray:
 
 
 def others_smoothed(rewards: np.ndarray, times: np.ndarray, bandwidth: float) -> np.ndarray:
-    """An estimate of each reward from the other rows: their mean, weighted by exp(-|t - s| / bandwidth).
+    """An estimate (T, N) of each reward from the other rows: their mean, weighted by exp(-|t - s| / bandwidth).
 
-    A row's own rewards, and so their noise, do not enter its estimates.
+    It is the plain mean if all weights vanish, and NaN if no other row has a reward of the arm. A row's own rewards,
+    and so their noise, do not enter.
 
-    Args:
-        rewards: (T, N), NaN where missing.
-        times: (T,) increasing.
-        bandwidth: above 0, in units of the times; infinity weighs all rows alike.
-
-    Returns (T, N): the plain mean of the other rows if all weights vanish, NaN if no other row has a reward of the arm.
-
-    Cost: O(T N log T), by doubling.
+    Args: ``rewards`` (T, N), NaN where missing; ``times`` (T,), increasing; ``bandwidth`` above 0, in units of the
+    times, infinity for the plain mean. Cost: O(T N log T), by doubling.
     """
     held = ~np.isnan(rewards)
     same = held[:, :1] if held.all() else held  # without missing rewards all arms have the same weights
@@ -75,15 +70,10 @@ def best_smoothed(rewards: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, n
     The largest of several smoothed values is too large by chance. So values are shrunk towards their mean by the slope
     of the regression of rewards on estimates (1: the estimates are right, 0: all is noise).
 
-    Args:
-        rewards: (T, N), NaN where missing; a reward in every row.
-        times: (T,) increasing.
+    Args: ``rewards`` (T, N), NaN where missing, a reward in every row; ``times`` (T,), increasing.
 
-    Returns:
-        (T,) values, common part included; (T,) arms, among those with a reward; the bandwidth in units of the times. A
-        row whose arms have no reward in another row has its own mean as value.
-
-    Cost: O(T N (log T)^2).
+    Returns values (T,), common part included; arms (T,), among those with a reward; the bandwidth in units of the
+    times. A row whose arms have no reward in another row has its own mean as value. Cost: O(T N (log T)^2).
     """
     held = ~np.isnan(rewards)
     filled = np.where(held, rewards, 0.0)
