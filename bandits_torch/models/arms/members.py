@@ -4,8 +4,8 @@ numbers of each."""
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -26,8 +26,9 @@ _FADED = 1e-8  # a member folds when what it has learned has faded to a smaller 
 Time = float | tuple[float, float]  # a time, or two: for forgetting, and for the phase of cycles
 
 
-class MembersOverArms(Described, PlainState, ABC):
-    """The interface of P Gaussian processes over N arms, S replicates of each, that learn from the same pulls.
+class MembersOverArms(Described, PlainState):
+    """P Gaussian processes over N arms, S replicates of each, that learn from the same pulls: those of ``parts``, one
+    after the other.
 
     Times must not decrease; an earlier time counts as now. A time may be a pair: forgetting depends on the first
     number, and the phase of cycles on the second, which may decrease.
@@ -43,6 +44,11 @@ class MembersOverArms(Described, PlainState, ABC):
     prior_mean: Tensor  # (P, N)
 
     @property
+    def parts(self) -> tuple[RecursiveMembers, ...]:
+        """The ``RecursiveMembers`` that it consists of, in order."""
+        raise NotImplementedError
+
+    @property
     def batch_shape(self) -> torch.Size:
         """(S, P)."""
         return torch.Size((self.replicates, len(self.forgetting_rate)))
@@ -52,36 +58,44 @@ class MembersOverArms(Described, PlainState, ABC):
         """N."""
         return self.arms.shape[-2]
 
-    @abstractmethod
+    def _each(self, *values: Tensor | None) -> list[tuple[RecursiveMembers, list[Tensor]]]:
+        """Each part, with its slices of those ``values`` that are not None: tensors (S, P, ...) or that broadcast to
+        (S, P)."""
+        sizes = [len(part.forgetting_rate) for part in self.parts]
+        wide = [value.expand(*self.batch_shape, *value.shape[2:]) for value in values if value is not None]
+        shares = [value.split(sizes, 1) for value in wide]
+        return [(part, [share[k] for share in shares]) for k, part in enumerate(self.parts)]
+
     def marginals(self, time: Time | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of every arm at ``time`` (default: now): (S, P, N) each. O(S P N)."""
+        return _joined([part.marginals(time) for part in self.parts])
 
-    @abstractmethod
     def at(self, arm: Tensor, time: Time | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of one arm per replicate, ``arm`` (S,), under every member: (S, P) each."""
+        return _joined([part.at(arm, time) for part in self.parts])
 
-    @abstractmethod
     def prior_at(self, arm: Tensor, time: Time | None = None) -> tuple[Tensor, Tensor]:
         """``at`` under the prior."""
+        return _joined([part.prior_at(arm, time) for part in self.parts])
 
-    @abstractmethod
     def covariance_with(self, arm: Tensor, time: Time | None = None) -> Tensor:
         """Posterior covariance of every arm with one per replicate, ``arm`` (S,), at ``time``: (S, P, N). O(S P N)."""
+        return torch.cat([part.covariance_with(arm, time) for part in self.parts], 1)
 
-    @abstractmethod
     def likeness(self, arm: Tensor, weights: Tensor) -> Tensor:
         """Squared prior correlation of every arm with one per replicate, ``arm`` (S,), averaged over the members by
         ``weights`` (S, P): (S, N). The mean over all arms is subtracted first, because a level that all arms share does
         not distinguish them. Negative correlations count as 0."""
+        return reduce(torch.add, (part.likeness(arm, own) for part, (own,) in self._each(weights)))
 
-    @abstractmethod
     def observe_arms(
         self, arm: Tensor, reward: Tensor, time: Time | None = None, where: Tensor | None = None
     ) -> None:
         """Learn one reward per member for one arm per replicate, ``arm`` (S, 1). ``reward`` and ``where``, True in the
         members that learn, broadcast to (S, P)."""
+        for part, (own, *here) in self._each(reward, where):
+            part.observe_arms(arm, own, time, *here)
 
-    @abstractmethod
     def observe_residuals(
         self,
         arm: Tensor,
@@ -92,30 +106,40 @@ class MembersOverArms(Described, PlainState, ABC):
     ) -> None:
         """``observe_arms`` for arms (S,), given rewards minus posterior means at ``time``, and the posterior variances,
         (S, P) each."""
+        for part, (left, own, *here) in self._each(residual, variance, where):
+            part.observe_residuals(arm, left, own, time, *here)
 
-    @abstractmethod
     def learn_now(
         self, arm: Tensor, residual: Tensor, variance: Tensor, turn: int, where: Tensor | None = None
     ) -> None:
         """``observe_residuals`` at the present time; ``turn`` is the row of ``pending`` to write."""
+        for part, (left, own, *here) in self._each(residual, variance, where):
+            part.learn_now(arm, left, own, turn, *here)
 
-    @abstractmethod
     def prior_between(self, arms: Tensor, times: Sequence[Time]) -> Tensor:
         """Prior covariances between observations of ``arms`` (S, K) at ``times``: (S, P, K, K)."""
+        return torch.cat([part.prior_between(arms, times) for part in self.parts], 1)
 
-    @abstractmethod
     def condition_mean(self, where: Tensor, arms: Tensor, times: Sequence[Time], weights: Tensor) -> None:
         """Set the mean minus the prior mean to the sum, weighted by ``weights`` (S, P, K), of prior covariances with
         observations of ``arms`` (S, K) at ``times``, in members with ``where`` (S, P) True. The covariance stays."""
+        for part, (here, own) in self._each(where, weights):
+            part.condition_mean(here, arms, times, own)
 
     def grow_from(self, small: MembersOverArms) -> None:
-        """Take what ``small`` has learned, members built like these over the first of these arms. Raises ValueError if
-        its state does not determine that."""
-        raise ValueError(f"members must be of a kind that can take up more arms, got {type(self).__name__}")
+        """Take what ``small`` has learned, members built like these over the first of these arms."""
+        for part, other in zip(self.parts, small.parts, strict=True):
+            part.grow_from(other)
 
-    @abstractmethod
     def reset(self, where: Tensor | None = None) -> None:
         """Return to the prior; with ``where`` (S, P), in the members with True, and without a change of ``now``."""
+        for part, here in self._each(where):
+            part.reset(*here)
+
+
+def _joined(moments: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    mean, variance = zip(*moments, strict=True)
+    return torch.cat(mean, 1), torch.cat(variance, 1)
 
 
 class Seen(NamedTuple):
@@ -195,15 +219,14 @@ class RecursiveMembers(MembersOverArms):
     ) -> None:
         super().__init__()
         features = inputs.features_of(arms, None, None)
-        validation.shape_is("arms", features, features.dim() == 2, "(N, d), the same for every replicate")
+        validation.of_shape("arms", features, ("N", "d"), note=", the same for every replicate")
         n = features.shape[-2]
         size, prior_variance = self._size(n, covariances)
         validation.positive_integer("replicates", replicates)
         _check(kernel, noise_variance, forgetting_rate, len(covariances), replicates)
         P, S, s = len(kernel), replicates, self.states
         mean = validation.rewards("prior_mean", validation.numbers("prior_mean", prior_mean, features))
-        fits = mean.shape in ((), (n,), (P, n))
-        validation.shape_is("prior_mean", mean, fits, f"(), ({n},) or ({P}, {n})")
+        validation.of_shape("prior_mean", mean, (), (n,), (P, n))
         self.replicates = S
         kernel = kernel.to(features.device)
         variance = prior_variance.to(features)[kernel]
@@ -240,15 +263,15 @@ class RecursiveMembers(MembersOverArms):
 
     @property
     def parts(self) -> tuple[RecursiveMembers, ...]:
-        """The ``RecursiveMembers`` that it consists of: here only itself."""
+        """Itself."""
         return (self,)
 
     # -- time ------------------------------------------------------------------------------------------
 
     @staticmethod
-    @abstractmethod
     def passing(rate: Tensor, gap: float | Tensor) -> Tensor:
         """F over a gap of time, a number or a tensor that broadcasts with ``rate`` (P,), to shape (..., s, s)."""
+        raise NotImplementedError
 
     @staticmethod
     def far(frame: Tensor) -> Tensor:
@@ -287,13 +310,9 @@ class RecursiveMembers(MembersOverArms):
     def at(self, arm: Tensor, time: Time | None = None) -> tuple[Tensor, Tensor]:
         g, squares = self._weights_at(time)
         mean, variance = self.prior_at(arm, time)
-        held, reduction = (
-            self.mean[self._run, ..., arm].unbind(-1),
-            self.reduction[self._run, ..., arm].unbind(-1),
-        )
-        for value, weight in zip(held, g.unbind(-1), strict=True):
+        for value, weight in zip(self.mean[self._run, ..., arm].unbind(-1), g.unbind(-1), strict=True):
             mean = torch.addcmul(mean, value, weight)
-        for value, weight in zip(reduction, squares, strict=True):
+        for value, weight in zip(self.reduction[self._run, ..., arm].unbind(-1), squares, strict=True):
             variance = torch.addcmul(variance, value, weight, value=-1)
         return mean, torch.maximum(variance, self._least.T[arm])
 
@@ -528,8 +547,7 @@ class RecursiveMembers(MembersOverArms):
     def _size(self, n: int, covariances: Tensor) -> tuple[int, Tensor]:
         """n, the number of columns of R per state, and the prior variances (G, N)."""
         validation.finite_tensor("covariances", covariances)
-        fits = covariances.dim() == 3 and covariances.shape[1:] == (n, n)
-        validation.shape_is("covariances", covariances, fits, f"(G, {n}, {n})")
+        validation.of_shape("covariances", covariances, ("G", n, n))
         for group, covariance in enumerate(covariances):
             try:
                 ArmCovarianceKernel(covariance)
@@ -684,8 +702,7 @@ class LowRankMembers(ArmMembers):
 
     def _size(self, n: int, covariances: Tensor) -> tuple[int, Tensor]:
         validation.finite_tensor("covariances", covariances)
-        fits = covariances.dim() == 3 and covariances.shape[1] == n
-        validation.shape_is("covariances", covariances, fits, f"(G, {n}, r), roots")
+        validation.of_shape("covariances", covariances, ("G", n, "r"), note=", roots")
         return covariances.shape[-1], covariances.square().sum(-1)
 
     def _centred(self, covariances: Tensor) -> Tensor:
@@ -706,15 +723,10 @@ class LowRankMembers(ArmMembers):
         """
         n, r = small.covariances.shape[1:]
         first = self.covariances[:, :n]
-        extends = r <= first.shape[-1] and torch.allclose(
-            pad(small.covariances, (0, first.shape[-1] - r)),
-            first,
-            rtol=1e-4,
-            atol=1e-4 * float(first.abs().max()),
-        )
-        validation.require(
-            extends, "covariances", "other roots", "the roots of the first arms, with more rows"
-        )
+        more, atol = first.shape[-1] - r, 1e-4 * float(first.abs().max())
+        extends = more >= 0 and torch.allclose(pad(small.covariances, (0, more)), first, rtol=1e-4, atol=atol)
+        expected = "the roots of the first arms, with more rows"
+        validation.require(extends, "covariances", "other roots", expected)
         self.frame, self.now, self.turn, self._ahead = small.frame.clone(), small.now, small.turn, None
         self.rows[..., :r, :r], self.pending[..., :r] = small.rows, small.pending
         self.mean[..., :n], self.reduction[..., :n] = small.mean, small.reduction
@@ -840,10 +852,8 @@ def _check(kernel: Tensor, noise: Tensor, rate: Tensor, groups: int, replicates:
     validation.require(ok, "kernel", kernel, f"(P,) int64 from 0 to {groups - 1}")
     count = len(kernel)
     validation.finite_tensor("noise_variance", noise)
-    fits = noise.shape in ((count,), (replicates, count))
-    validation.shape_is("noise_variance", noise, fits, f"({count},) or ({replicates}, {count})")
+    validation.of_shape("noise_variance", noise, (count,), (replicates, count))
     validation.require(bool((noise > 0).all()), "noise_variance", noise, "finite and > 0")
     validation.finite_tensor("forgetting_rate", rate)
-    fits = rate.shape == (count,)
-    validation.shape_is("forgetting_rate", rate, fits, f"({count},), a number for each member")
+    validation.of_shape("forgetting_rate", rate, (count,), note=", a number for each member")
     validation.require(bool(((rate >= 0) & (rate < 1)).all()), "forgetting_rate", rate, "in [0, 1)")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import reduce
 from typing import cast
 
 import torch
@@ -94,9 +93,7 @@ class CyclicMembers(RecursiveMembers):
             for h in range(1, validation.positive_integer("harmonics", count) + 1)
         ]
         like, J = validation.tensor("forgetting_rate", forgetting_rate), len(waves)
-        v, rate = (
-            _shares(name, value, like) for name, value in (("share", share), ("cycle_rate", cycle_rate))
-        )
+        v, rate = _shares("share", share, like), _shares("cycle_rate", cycle_rate, like)
         self.states = 1 + 2 * J if bool((v > 0).any()) else 1
         super().__init__(
             arms,
@@ -109,8 +106,7 @@ class CyclicMembers(RecursiveMembers):
         )
         P, N = self.prior_mean.shape
         given = validation.rewards("profile", validation.numbers("profile", profile, self.prior_mean))
-        fits = given.shape in ((), (2 * J, N), (P, 2 * J, N))
-        validation.shape_is("profile", given, fits, f"({P}, {2 * J}, {N}), ({2 * J}, {N}) or ()")
+        validation.of_shape("profile", given, (P, 2 * J, N), (2 * J, N), ())
         q = v.new_tensor([1 / h**2 for _, h in waves])
         size = (v.unsqueeze(-1) * q / q.sum()).sqrt().repeat_interleave(2, -1)
         size = torch.cat([(1 - v).sqrt().unsqueeze(-1), size], -1)[:, : self.states]
@@ -194,7 +190,7 @@ class CyclicMembers(RecursiveMembers):
 def _shares(name: str, value: Tensor | float, like: Tensor) -> Tensor:
     """Numbers in [0, 1), one for each member, in the shape of ``like``."""
     value = validation.numbers(name, value, like)
-    validation.shape_is(name, value, value.shape in ((), like.shape), f"() or {tuple(like.shape)}")
+    validation.of_shape(name, value, (), tuple(like.shape))
     validation.require(bool(((value >= 0) & (value < 1)).all()), name, value, "in [0, 1)")
     return value.expand(like.shape)
 
@@ -256,13 +252,10 @@ class LevelMembers(RecursiveMembers):
             prior_mean=prior_mean,
             replicates=replicates,
         )
-        for name, value, least in (
-            ("level_variance", level_variance, 0.0),
-            ("timescale", timescale, SHORTEST),
-        ):
+        least_of_each = ("level_variance", level_variance, 0.0), ("timescale", timescale, SHORTEST)
+        for name, value, least in least_of_each:
             validation.finite_tensor(name, value)
-            fits = value.shape == self.kernel.shape
-            validation.shape_is(name, value, fits, f"({len(self.kernel)},), one for each member")
+            validation.of_shape(name, value, (len(self.kernel),), note=", one for each member")
             validation.require(bool((value > least).all()), name, value, f"> {least}")
         inside = validation.natural("control", control) < self.num_arms
         validation.require(inside, "control", control, f"an arm, 0 to {self.num_arms - 1}")
@@ -294,9 +287,8 @@ class LevelMembers(RecursiveMembers):
         return self._frame_at(time)[:, :2].sum(1)
 
     def _origin_of(self) -> Tensor:
-        return torch.linalg.solve(
-            self.frame, self.frame.new_tensor([1.0, 1.0, 0.0]).expand(len(self.frame), 3)
-        )
+        h = self.frame.new_tensor([1.0, 1.0, 0.0])
+        return torch.linalg.solve(self.frame, h.expand(len(self.frame), 3))
 
     def _prior_column(self, row: Tensor, start: Tensor) -> Tensor:
         level = self.level_variance.unsqueeze(-1) * start[:, 1:]
@@ -393,7 +385,6 @@ class StackedMembers(MembersOverArms):
         self.stacked = torch.nn.ModuleList(parts)
         self.replicates = parts[0].replicates
         self.has_cycles = any(part.has_cycles for part in parts)
-        self._sizes = [len(part.forgetting_rate) for part in parts]
         noises = [part.noise_variance.expand(part.batch_shape) for part in parts]
         self.register_buffer("noise_variance", torch.cat(noises, -1), persistent=False)
         for name in ("forgetting_rate", "prior_mean"):
@@ -402,7 +393,6 @@ class StackedMembers(MembersOverArms):
 
     @property
     def parts(self) -> tuple[RecursiveMembers, ...]:
-        """The ``RecursiveMembers`` that it consists of, in order."""
         return tuple(self.stacked)  # type: ignore[arg-type]
 
     @property
@@ -414,75 +404,3 @@ class StackedMembers(MembersOverArms):
     def now(self) -> float | None:  # type: ignore[override]
         """The time of the latest observation."""
         return self.parts[0].now
-
-    def _each(self, *values: Tensor) -> list[tuple[RecursiveMembers, list[Tensor]]]:
-        """Each part, with its slices of tensors (S, P, ...)."""
-        shares = [value.split(self._sizes, 1) for value in values]
-        return [(part, [share[k] for share in shares]) for k, part in enumerate(self.parts)]
-
-    def marginals(self, time: Time | None = None) -> tuple[Tensor, Tensor]:
-        return _joined([part.marginals(time) for part in self.parts])
-
-    def at(self, arm: Tensor, time: Time | None = None) -> tuple[Tensor, Tensor]:
-        return _joined([part.at(arm, time) for part in self.parts])
-
-    def prior_at(self, arm: Tensor, time: Time | None = None) -> tuple[Tensor, Tensor]:
-        return _joined([part.prior_at(arm, time) for part in self.parts])
-
-    def covariance_with(self, arm: Tensor, time: Time | None = None) -> Tensor:
-        return torch.cat([part.covariance_with(arm, time) for part in self.parts], 1)
-
-    def likeness(self, arm: Tensor, weights: Tensor) -> Tensor:
-        return reduce(torch.add, (part.likeness(arm, own) for part, (own,) in self._each(weights)))
-
-    def observe_arms(
-        self, arm: Tensor, reward: Tensor, time: Time | None = None, where: Tensor | None = None
-    ) -> None:
-        for part, (own, *here) in self._each(*self._expanded(reward, where)):
-            part.observe_arms(arm, own, time, *here)
-
-    def observe_residuals(
-        self,
-        arm: Tensor,
-        residual: Tensor,
-        variance: Tensor,
-        time: Time | None = None,
-        where: Tensor | None = None,
-    ) -> None:
-        for part, (left, own, *here) in self._each(*self._expanded(residual, variance, where)):
-            part.observe_residuals(arm, left, own, time, *here)
-
-    def learn_now(
-        self, arm: Tensor, residual: Tensor, variance: Tensor, turn: int, where: Tensor | None = None
-    ) -> None:
-        for part, (left, own, *here) in self._each(*self._expanded(residual, variance, where)):
-            part.learn_now(arm, left, own, turn, *here)
-
-    def _expanded(self, *values: Tensor | None) -> list[Tensor]:
-        """The values that are not None, (S, P) each."""
-        return [value.expand(self.batch_shape) for value in values if value is not None]
-
-    def prior_between(self, arms: Tensor, times: Sequence[Time]) -> Tensor:
-        return torch.cat([part.prior_between(arms, times) for part in self.parts], 1)
-
-    def condition_mean(self, where: Tensor, arms: Tensor, times: Sequence[Time], weights: Tensor) -> None:
-        for part, (here, own) in self._each(where, weights):
-            part.condition_mean(here, arms, times, own)
-
-    def grow_from(self, small: StackedMembers) -> None:  # type: ignore[override]
-        """Take what ``small`` has learned, stacked members of the same kinds over the first of these arms."""
-        for part, other in zip(self.parts, small.parts, strict=True):
-            part.grow_from(other)
-
-    def reset(self, where: Tensor | None = None) -> None:
-        if where is None:
-            for part in self.parts:
-                part.reset()
-            return
-        for part, (here,) in self._each(where):
-            part.reset(here)
-
-
-def _joined(moments: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    mean, variance = zip(*moments, strict=True)
-    return torch.cat(mean, 1), torch.cat(variance, 1)
