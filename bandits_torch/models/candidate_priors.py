@@ -56,11 +56,10 @@ def check_priors(priors: Sequence[CandidatePrior]) -> None:
     validation.instance("priors", priors, Sequence, "a sequence of CandidatePrior")
     validation.require(len(priors) > 0, "priors", list(priors), "at least one CandidatePrior")
     for p, prior in enumerate(priors):
-        validation.instance(f"priors[{p}]", prior, CandidatePrior, "a CandidatePrior")
-        validation.instance(
-            f"priors[{p}].kernel", prior.kernel, (Kernel, Tensor), "a gpytorch.kernels.Kernel or a tensor"
-        )
-        validation.below_one(f"priors[{p}].forgetting_rate", prior.forgetting_rate)
+        name, expected = f"priors[{p}]", "a gpytorch.kernels.Kernel or a tensor"
+        validation.instance(name, prior, CandidatePrior, "a CandidatePrior")
+        validation.instance(f"{name}.kernel", prior.kernel, (Kernel, Tensor), expected)
+        validation.below_one(f"{name}.forgetting_rate", prior.forgetting_rate)
 
 
 def _noise_of(p: int, prior: CandidatePrior, given: Tensor) -> Tensor:
@@ -141,16 +140,14 @@ def arm_gp_of_prior(
 
 def _features(arms: Tensor | int) -> Tensor:
     features = inputs.features_of(arms, None, None)
-    validation.shape_is("arms", features, features.dim() == 2, "(N, d), the same for every replicate")
-    return features
+    return validation.of_shape("arms", features, ("N", "d"), note=", the same for every replicate")
 
 
 def _mean_over_arms(p: int, prior: CandidatePrior, arms: Tensor) -> Tensor:
-    mean = validation.numbers(f"priors[{p}].mean", prior.mean, arms)
-    n = arms.shape[-2]
-    expected = f"() or ({n},), one number for each arm"
-    validation.shape_is(f"priors[{p}].mean", mean, mean.dim() == 0 or mean.shape == (n,), expected)
-    return validation.rewards(f"priors[{p}].mean", mean).expand(n)
+    name, n = f"priors[{p}].mean", arms.shape[-2]
+    mean = validation.numbers(name, prior.mean, arms)
+    validation.of_shape(name, mean, (), (n,), note=", one number for each arm")
+    return validation.rewards(name, mean).expand(n)
 
 
 def _kernel_over_arms(priors: Sequence[CandidatePrior], arms: Tensor) -> ArmCovarianceKernel:
@@ -160,22 +157,19 @@ def _kernel_over_arms(priors: Sequence[CandidatePrior], arms: Tensor) -> ArmCova
     for p, prior in enumerate(priors[:1] if shared else priors):
         name, kernel = f"priors[{p}].kernel", prior.kernel
         if isinstance(kernel, Tensor):
-            validation.shape_is(name, kernel, kernel.shape == (n, n), f"({n}, {n}), one row for each arm")
+            validation.of_shape(name, kernel, (n, n), note=", one row for each arm")
             try:
                 matrices.append(ArmCovarianceKernel(kernel.to(arms)).covariance)
             except ValueError as error:
                 raise ValueError(f"{name}: {error}") from error
             continue
-        over_time = any(
-            isinstance(part, MarkovTimeKernel | SpatioTemporalKernel) for part in kernel.modules()
-        )
-        validation.require(
-            not over_time, name, kernel, "a kernel over arms alone: set forgetting_rate for drift"
-        )
+        timed = any(isinstance(part, MarkovTimeKernel | SpatioTemporalKernel) for part in kernel.modules())
+        expected = "a kernel over arms alone: set forgetting_rate for drift"
+        validation.require(not timed, name, kernel, expected)
         with torch.no_grad():
             x = torch.arange(n).to(arms).unsqueeze(-1) if over_indices(kernel) else arms
             matrix = copy.deepcopy(kernel).to(arms)(x).to_dense()
-        validation.shape_is(name, matrix, matrix.shape == (n, n), f"({n}, {n}) when called with the arms")
+        validation.of_shape(name, matrix, (n, n), note=" when called with the arms")
         matrices.append((matrix + matrix.mT) / 2)
     return ArmCovarianceKernel(matrices[0] if shared else torch.stack(matrices))
 
@@ -219,12 +213,12 @@ def online_gp_over_priors(
         number = not isinstance(mean, Tensor) or mean.dim() == 0
         validation.require(number, f"{name}.mean", mean, "a number")
         means.append(validation.rewards(f"{name}.mean", validation.numbers(f"{name}.mean", mean, like)))
-    if any(isinstance(kernel, SpatioTemporalKernel) for kernel in kernels):
+    over_time = any(isinstance(kernel, SpatioTemporalKernel) for kernel in kernels)
+    if over_time:
         kernels = [
             kernel if isinstance(kernel, SpatioTemporalKernel) else _forgetting(kernel, ALMOST_STATIC)
             for kernel in kernels
         ]
-    over_time = isinstance(kernels[0], SpatioTemporalKernel)
     if learn:
         ranges = domain.bounds[1] - domain.bounds[0]
         kernels = [learnable(kernel, domain.dim, replicates, anisotropy, ranges) for kernel in kernels]

@@ -19,8 +19,7 @@ def safe_cholesky(matrices: Tensor, jitter: float = 0.0, scale: Tensor | None = 
     the batch keep theirs. ``scale`` is by default the largest entry of the diagonal. Waits for the device. Raises
     RuntimeError if a matrix still fails after twelve attempts.
 
-    linear_operator's ``psd_safe_cholesky`` is not suitable: it adds one number to every matrix, whatever its scale. A
-    covariance with variances of 1e-12 gets 1e-8, ten thousand times as much. It also warns each time.
+    linear_operator's ``psd_safe_cholesky`` is not suitable: it adds one number to every matrix, whatever its scale.
     """
     if matrices.shape[-1] == 0:
         return matrices

@@ -8,6 +8,7 @@ from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from bandits_torch.models.arms.covariance_form import (
     Books,
@@ -69,20 +70,14 @@ class FactorForm(Form):
     do not change, so P needs no update when time passes, and removal is exact under drift too.
 
     Numerics: every observation shrinks P, rows of new points are products, not differences, and z for a new point takes
-    one step of iterative refinement: (k - P D^{-1} k) / D alone would lose digits by a factor of k / lambda.
-
-    Advantages over storing the rows W = L^{-1} K(X_t, arms): G is stored once per distinct arm for all replicates,
-    repeated pulls add no row, and an observation is removed without Givens rotations through W.
-
-    Rounding, measured after 20 000 steps in float64: 2e-11 at lambda = 1e-4 of the prior variance, 7e-6 at 1e-6 (the
-    covariance form: 1e-11), unless ``mend`` detects and repairs it. In float32 P would lose all its digits after some
-    thousand pulls of few arms, so everything here, including G, is float64, whatever the dtype of the model.
+    one step of iterative refinement: (k - P D^{-1} k) / D alone would lose digits by a factor of k / lambda. ``mend``
+    detects and repairs rounding errors. In float32 P would lose all its digits after some thousand pulls of few arms,
+    so everything here, including G, is float64, whatever the dtype of the model.
 
     Cost of a step: u N numbers of G are read (once for all replicates); for each member n^2 numbers are read three
     times and written once. Memory O(q u N + b n^2). Under a fading time kernel, points whose correlation with the
-    present is below 1e-12 are dropped, so n stops growing at about 55 / forgetting_rate if pulls are one unit of time
-    apart. With ``keeps_faint_points``, for models that forget, no point is dropped: an observation can only be removed
-    from the gain while its point exists.
+    present is below 1e-12 are dropped, so n stops growing, unless ``keeps_faint_points``: an observation can only be
+    removed from the gain while its point exists.
 
     If the prior variance is large compared with the noise, a subtraction from it loses digits. Under drift a new row of
     P is then computed from the latest point l of the same arm i, at time s. There f(i, now) = a f(i, s) + g with
@@ -144,7 +139,6 @@ class FactorForm(Form):
 
     @property
     def lasting(self) -> tuple[ArmPrior, ...]:
-        """The priors, which no observation changes."""
         return self.prior, self._model_prior
 
     @property
@@ -217,10 +211,9 @@ class FactorForm(Form):
         weight: Tensor,
         deep: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
-        """Give ``arm`` a point, with its row of P, in the members in which it is not ``known``.
+        """Give ``arm`` a point, with its row of P, in the members in which it is not ``known``; its count stays 0.
 
-        Returns the point of each member, and whether its P_jj is written; if not, the caller must write it. The count
-        of a new point stays 0, so the point stays free in members that will not observe.
+        Returns the point of each member, and whether its P_jj is written; if not, the caller must write it.
         """
         if not self.blind:
             self._points_bound += 1
@@ -312,11 +305,9 @@ class FactorForm(Form):
         self.rows.bring(self.prior, arm, self._member, self.point_arm, self.point_count)
 
     def _pack(self, now: float, spare: int = 32) -> None:
-        """Drop negligible points, move the others to the front and leave room for a quarter more, at least ``spare``.
-
-        There is not more room, because every step costs its square, free points included. If points are dropped, P is
-        computed again from the others: with information about the oldest of these that K lacks, refinement diverges.
-        """
+        """Drop negligible points, move the others to the front and leave room for a quarter more, at least ``spare``:
+        every step costs the square of the room. If points are dropped, P is computed again from the others: with
+        information about the oldest of these that K lacks, refinement diverges."""
         held = live = self.point_count > 0
         if self.prior.time_kernel is not None and not self.keeps_faint_points:
             live = held & (self._weights(now) >= _NEGLIGIBLE * self.prior.present(now))
@@ -327,11 +318,11 @@ class FactorForm(Form):
         live = live.gather(-1, order)
         for name in ("point_arm", "point_time", "point_count", "point_total"):
             packed = getattr(self, name).gather(-1, order) * live
-            setattr(self, name, torch.nn.functional.pad(packed, (0, capacity - used)))
+            setattr(self, name, pad(packed, (0, capacity - used)))
         member, row, column = self._member[:, None, None], order.unsqueeze(-1), order.unsqueeze(-2)
         for name in ("covariance", "prior_covariance"):
             packed = getattr(self, name)[member, row, column]
-            setattr(self, name, torch.nn.functional.pad(packed, (0, capacity - used, 0, capacity - used)))
+            setattr(self, name, pad(packed, (0, capacity - used, 0, capacity - used)))
         self._points_bound = used
         self._packed += 1
         for m in lost:
@@ -347,8 +338,7 @@ class FactorForm(Form):
         books: Books | None,
         blind: bool,
     ) -> None:
-        """``add``, then ``remove`` the observation ``leaving`` (arm, residual and time, (b,) each), in every member.
-        ``books`` is not used."""
+        """``add``, then ``remove`` the observation ``leaving`` (arm, residual and time, (b,) each), in every member."""
         each = blind and isinstance(now, Tensor)  # a time for each member, not read on the host
         moment = cast(float, now.expand(len(arm), 1) if each else float(now))  # type: ignore[union-attr]
         self.blind = blind
@@ -362,9 +352,8 @@ class FactorForm(Form):
         """Does nothing: ``observe`` does not use ``books``."""
 
     def reserve(self, steps: int, now: float, blind: bool) -> int:
-        """Prepare the next steps. Returns how many may be played before another call: all of them; with ``blind``, at
-        most so many that they add 64 rows to G, or as many as it has. ``blind`` makes room for them, and waits for the
-        device if too little is known to be free."""
+        """Prepare the next steps. Returns how many may be played before another call: all of them; with ``blind``,
+        which makes room for them, at most so many that they add 64 rows to G, or as many as it has."""
         if not blind:
             return steps
         rows, members = self.rows, len(self._member)
@@ -431,10 +420,8 @@ class FactorForm(Form):
         # A residual of k_g has the rounding errors of the prior variance: if that grows, refinement would do harm.
         refine = ~seen.unsqueeze(-1) if self._wanders else None
         z = self._solve(cross.unsqueeze(-1), refine).squeeze(-1)
-        between, base = (
-            self._spread() * z,
-            torch.where(seen, kept * self.covariance[self._member, latest], 0.0),
-        )
+        between = self._spread() * z
+        base = torch.where(seen, kept * self.covariance[self._member, latest], 0.0)
         at = latest.unsqueeze(-1)
         variance = kept * (base.gather(-1, at) + 2 * between.gather(-1, at)) + gained * own
         row = (base + between) * held
@@ -538,7 +525,7 @@ class FactorForm(Form):
         return prior - cross.mT @ self._solve(cross)
 
     def full(self, now: float) -> Tensor:
-        """See ``Form``. Only this method makes N x N matrices."""
+        """Only this method makes N x N matrices."""
         prior, present = self.prior.matrix(), self.prior.present(now)
         weight = self._weights(now) * (self.point_count > 0)
         cross = self.rows.of(self.point_arm, self._member.unsqueeze(-1)) * weight.unsqueeze(-1)
@@ -556,7 +543,6 @@ class FactorForm(Form):
     # -- state -----------------------------------------------------------------------------------------
 
     def reset(self, scale: Tensor | float, where: Tensor | None = None) -> None:
-        """Return to the prior, with the covariance ``scale`` (a number, (b, 1) or (1, 1)) times K."""
         mask = (self._every if where is None else where).unsqueeze(-1)
         self.variance.copy_(torch.where(mask, self.prior_variance * scale, self.variance))
         empty((self.gain, self.surprise, self.removed, self.suspect), where)
@@ -565,7 +551,6 @@ class FactorForm(Form):
             self._points_bound = 0
 
     def widen(self, source: Tensor) -> None:
-        """Become a batch of len(source) members; member m is a copy of member source[m]."""
         for name, held in list(self.named_buffers(recurse=False)):
             setattr(self, name, held[source])
         self.rows.widen(source, self.prior.flat_batch)

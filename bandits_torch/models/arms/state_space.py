@@ -39,8 +39,8 @@ class StateSpaceForm(ResizableState):
 
     At a later time f(t) = g^T z(now) + independent noise with g = A^T h(t), so a prediction changes nothing.
 
-    Memory O(b (s N)^2). Time O(24 s N + s^2 N) for an observation and for a step of time, O(24 (s N)^2) for a fold.
-    Prediction of all arms O(s^2 N), jointly O((s N)^2).
+    Its methods are those of ``Form``. Memory O(b (s N)^2). Time O(24 s N + s^2 N) for an observation and for a step of
+    time, O(24 (s N)^2) for a fold. Prediction of all arms O(s^2 N), jointly O((s N)^2).
 
     Source: Sarkka, Solin & Hartikainen 2013, section 4 (the Kalman filter over fixed places). G and V are as in
     ``RecursiveMembers``, here with several K, waves, and rows that change with time.
@@ -66,14 +66,10 @@ class StateSpaceForm(ResizableState):
         self.noise_variance: Tensor
         self._read_prior()
         s, N = sum(part.dimension for _, part in prior.components()), prior.num_arms
-        new = self.matrix_0.new_zeros
-        self.register_buffer("mean", new(batch, s, N))
-        self.register_buffer("reduction", new(batch, s, s, N))
-        self.register_buffer("rows", new(batch, s * N, s * N))
-        self.register_buffer("pending", new(batch, s, PENDING, N))
+        shapes = (s, N), (s, s, N), (s * N, s * N), (s, PENDING, N), (), ()
+        for name, shape in zip(self._HELD, shapes, strict=True):
+            self.register_buffer(name, self.matrix_0.new_zeros(batch, *shape))
         self.register_buffer("frame", torch.eye(s).to(self.mean).repeat(batch, 1, 1))
-        self.register_buffer("gain", new(batch))
-        self.register_buffer("surprise", new(batch))
         self.register_buffer("_member", torch.arange(batch, device=self.mean.device), persistent=False)
         self._member: Tensor
         self.filled = 0  # rows of V
@@ -85,18 +81,12 @@ class StateSpaceForm(ResizableState):
         self.register_buffer("prior_variance", self.prior.diagonal(), persistent=False)
 
     @property
-    def states(self) -> int:
-        """s, numbers per arm."""
-        return self.mean.shape[1]
-
-    @property
     def size(self) -> int:
         """s N."""
         return self.rows.shape[-1]
 
     @property
     def lasting(self) -> tuple[Any, ...]:
-        """Tensors that no observation changes."""
         return self.prior, *(getattr(self, f"matrix_{k}") for k in range(len(self.prior.terms)))
 
     name = "state-space"
@@ -193,14 +183,12 @@ class StateSpaceForm(ResizableState):
         return torch.baddbmm(rows, new.mT, new)
 
     def reset(self, scale: Tensor | float, where: Tensor | None = None) -> None:
-        """Return to the prior."""
         empty((getattr(self, name) for name in self._HELD), where)
         if where is None:
             self.frame.copy_(torch.eye(self.frame.shape[-1]))
             self.filled, self.origin = 0, None
 
     def widen(self, source: Tensor) -> None:
-        """Become a batch of len(source) members; member m is a copy of member source[m]."""
         for name, held in list(self.named_buffers(recurse=False)):
             if not name.startswith(("matrix_", "prior_")):
                 setattr(self, name, held[source])
@@ -230,20 +218,17 @@ class StateSpaceForm(ResizableState):
         return self.measured(then if now is None else now, then).unsqueeze(1)
 
     def at_time(self, now: float | None, time: float | None) -> tuple[Tensor, Tensor]:
-        """See ``Form``."""
         g = self._seen_at(now, time)
         mean = (g @ self.mean).squeeze(1)
         taken = (g @ (g @ self.reduction.flatten(2)).reshape(self.mean.shape)).squeeze(1)
         return mean, self._from_prior(self.prior_variance, taken)
 
     def joint_at(self, now: float | None, time: float | None) -> Tensor:
-        """See ``Form``."""
         g, shape = self._seen_at(now, time), self.mean.shape[1:]
         half = (g @ self.whole().unflatten(1, shape).flatten(2)).reshape(-1, shape[1], *shape)
         return self._from_prior(self.prior.matrix(), (half * g.unsqueeze(-1)).sum(2))
 
     def at(self, arm: Tensor, now: float | None, times: Tensor | None) -> tuple[Tensor, Tensor]:
-        """See ``Form``."""
         if times is None:
             times = torch.full(arm.shape, now or 0.0, dtype=torch.float64, device=arm.device)
         now = float(times.min()) if now is None else now

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
 import torch
@@ -188,17 +187,10 @@ class WeightedGP(ArmModel):
         self.count = self.count + (1 if where is None else where)
         self._belief = self._gain = None
 
-    @contextmanager
-    def provisional(self) -> Iterator[None]:
-        """See ``OnlineModel``. Nothing is copied, because learning makes new tensors."""
-        kept = {
-            name: getattr(self, name) for name in ("weight", "square", "reward", "count", "_belief", "_gain")
-        }
-        try:
-            yield
-        finally:
-            for name, value in kept.items():
-                setattr(self, name, value)
+    @property
+    def lasting(self) -> tuple[Any, ...]:
+        """Every tensor: learning replaces them and changes none."""
+        return self._belief, self._gain, *self.buffers()
 
     def expect(self, X: Tensor) -> None:
         """See ``OnlineModel``: an observation with weight 1 that does not discount the others."""

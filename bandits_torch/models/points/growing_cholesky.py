@@ -18,9 +18,10 @@ from gpytorch.means import Mean
 from gpytorch.settings import lazily_evaluate_kernels
 from linear_operator import to_dense
 from torch import Tensor
+from torch.nn.functional import pad
 
 from bandits_torch import validation
-from bandits_torch.models.cholesky import remove_row, solve_lower
+from bandits_torch.models.cholesky import bordered, remove_row, solve_lower
 from bandits_torch.models.online_model import ResizableState
 
 
@@ -163,9 +164,8 @@ _FULL = 0.75  # buffers are doubled if a larger part than this is in use after c
 class PaddedFactor:
     """A contiguous copy of L^T, padded to [[L^T, 0], [0, I]] with the next multiple of 64 above t as its size.
 
-    PyTorch's triangular solve copies a view of a larger matrix. Copying t^2 numbers at every new row takes longer than
-    a solve with some 20 columns. Here a new row costs O(t). The rows of I lengthen a solve by about 128 / t of its time
-    and do not change the solution of the others. Their number depends on t alone, so results do not depend on the past.
+    PyTorch's triangular solve copies a view of a larger matrix, t^2 numbers; here a new row costs O(t). The number of
+    rows of I depends on t alone, so results do not depend on the past.
 
     Methods take L^T as ``upper``, ``batch x c x c``, a buffer whose first ``size`` rows and columns are in use.
     """
@@ -276,7 +276,7 @@ class GrowingCholesky(ResizableState):
         self.size, self.ragged, self._drops, self.own_noise = 0, False, 0, False
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Counterpart of ``get_extra_state``. Older states have no ``own_noise``."""
+        """Older states have no ``own_noise``."""
         super().set_extra_state({"own_noise": False} | state)
 
     @property
@@ -309,8 +309,7 @@ class GrowingCholesky(ResizableState):
         return Rows(*(part.reshape(batch.numel(), *part.shape[len(batch) :])[member] for part in wide))
 
     def solid(self) -> Tensor:
-        """L^T, contiguous and cached until the buffer changes. Every solve with a view would copy it, and its gradient
-        twice. O(t^2) if the buffer has changed."""
+        """L^T, contiguous and cached until the buffer changes: every solve with a view would copy it."""
         upper, t = self.upper, self.size
         if t == self.capacity or upper.requires_grad or upper.is_inference():
             return upper[..., :t, :t]
@@ -332,8 +331,7 @@ class GrowingCholesky(ResizableState):
     _padded: PaddedFactor | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state without caches and without the graph that ``condition_on_observations`` records: PyTorch refuses
-        to deep-copy tensors with a graph."""
+        """Without caches and without a graph: PyTorch refuses to deep-copy tensors with one."""
         state = {name: value for name, value in vars(self).items() if name not in ("_solid", "_padded")}
         buffers = {name: buffer.detach() for name, buffer in self.named_buffers(recurse=False)}
         return state | {"_buffers": buffers}
@@ -342,9 +340,10 @@ class GrowingCholesky(ResizableState):
         """Store separate factors along the dimensions of ``shape`` that are larger than 1."""
         shape = torch.broadcast_shapes(self.factor_shape, shape)
         if shape != self.factor_shape:
-            for name, trailing in (("inputs", 2), ("upper", 2), ("held", 1)):
+            k = len(shape)
+            for name in ("inputs", "upper", "held"):
                 buffer = getattr(self, name)
-                setattr(self, name, buffer.expand(*shape, *buffer.shape[-trailing:]).contiguous())
+                setattr(self, name, buffer.expand(*shape, *buffer.shape[k:]).contiguous())
 
     def make_room(self, n: int) -> None:
         """Make n rows fit: compact if members differ, then double the buffers if more than 3/4 would be in use."""
@@ -374,9 +373,12 @@ class GrowingCholesky(ResizableState):
         old, t, n = self.rows(), self.size, new.targets.shape[-1]
         batch, d = self.batch_shape, self.inputs.shape[-1]
         factor = torch.broadcast_shapes(self.factor_shape, new.columns.shape[:-2], new.corner.shape[:-2])
-        top = torch.cat([old.corner.expand(*factor, t, t), new.columns.expand(*factor, t, n)], -1)
-        below = torch.cat([top.new_zeros(*factor, n, t), new.corner.expand(*factor, n, n)], -1)
-        self.upper = torch.cat([top, below], -2)
+        self.upper = bordered(
+            old.corner.expand(*factor, t, t),
+            new.columns.expand(*factor, t, n),
+            old.corner.new_zeros(*factor, n, t),
+            new.corner.expand(*factor, n, n),
+        )
         self.inputs = torch.cat([old.inputs.expand(*factor, t, d), new.inputs.expand(*factor, n, d)], -2)
         self.held = torch.cat([old.held.expand(*factor, t), new.held.expand(*factor, n)], -1)
         self.targets = torch.cat([old.targets, new.targets.expand(*batch, n)], -1)
@@ -471,20 +473,11 @@ class GrowingCholesky(ResizableState):
 
     def _replace(self, rows: Rows, capacity: int) -> None:
         """Make new buffers of this capacity that begin with these rows."""
-        t, factor, batch = self.size, rows.held.shape[:-1], rows.targets.shape[:-1]
-        new = {
-            "inputs": rows.inputs.new_zeros(*factor, capacity, rows.inputs.shape[-1]),
-            "upper": rows.corner.new_zeros(*factor, capacity, capacity),
-            "held": rows.held.new_zeros(*factor, capacity),
-            "targets": rows.targets.new_zeros(*batch, capacity),
-            "whitened": rows.whitened.new_zeros(*batch, capacity),
-        }
-        new["inputs"][..., :t, :] = rows.inputs
-        new["upper"][..., :t, :t] = rows.corner
+        more = capacity - self.size
+        self.inputs = pad(rows.inputs, (0, 0, 0, more))
+        self.upper = pad(rows.corner, (0, more, 0, more))
         for name in ("held", "targets", "whitened"):
-            new[name][..., :t] = getattr(rows, name)
-        for name, buffer in new.items():
-            setattr(self, name, buffer)
+            setattr(self, name, pad(getattr(rows, name), (0, more)))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> GrowingCholesky:
         """``model.to(float32)`` leaves ``exact`` inputs in float64."""

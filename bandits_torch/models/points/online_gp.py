@@ -189,15 +189,15 @@ class OnlineGP(OnlineModel):
         return isinstance(self.kernel, TransformedKernel) and self.kernel.running
 
     def _check_follows(self) -> None:
-        """Raise ValueError if a ``running`` model cannot be standardised again. With their own noise variances it
-        cannot: these are in the factor alone and do not scale with the deviation."""
+        """Raise ValueError if a ``running`` model cannot be standardised again: with their own noise variances it
+        cannot, because these are in the factor alone."""
         if self._follows:
             shape = tuple(self.batch_shape)
             validation.require(not shape, "model.batch_shape", shape, "(): running=True follows one model")
             self.check_one_noise()
 
     def _follow(self) -> None:
-        """Standardise a ``running`` model again: L is scaled, and targets are whitened again. O(t^2)."""
+        """Standardise a ``running`` model again. O(t^2)."""
         if not self._follows or int(self.num_observations) == 0:
             return
         before = self.kernel.scale.clone()
@@ -264,7 +264,7 @@ class OnlineGP(OnlineModel):
 
     def _learned(self) -> Rows:
         """The rows without pending ones."""
-        return (self.data if self._without_pending is None else self._without_pending).rows()
+        return (self._without_pending or self.data).rows()
 
     def _rectangular(self) -> Rows:
         if self.data.ragged:
@@ -323,9 +323,8 @@ class OnlineGP(OnlineModel):
     def _new_rows(
         self, X: Tensor, Y: Tensor, where: Tensor | None, ratio: float, noise: Tensor | None = None
     ) -> Iterator[Rows]:
-        """The rows that observations add, as one block. If rounding makes their joint matrix indefinite and ``ratio``,
-        noise to prior variance, is small enough to explain that: one row at a time. The caller must append each row
-        before it asks for the next."""
+        """The rows that observations add, as one block; one row at a time if ``ratio``, noise to prior variance, is so
+        small that rounding makes their joint matrix indefinite. The caller appends each before it asks for the next."""
         try:
             yield new_rows(self.prior, self.data, X, Y, where, noise)
             return
@@ -395,8 +394,7 @@ class OnlineGP(OnlineModel):
             self._follow()
 
     def _whiten_anew(self) -> None:
-        """Recompute L^{-1} (y - m) from the present targets: a removed one leaves rounding errors of its size, and may
-        have been a million times as large. O(t^2)."""
+        """Recompute L^{-1} (y - m): a removed target leaves rounding errors of its size, which may be huge. O(t^2)."""
         rows = self.data.rows()
         residual = torch.where(rows.held, rows.targets - self.prior.mean(rows.inputs), 0.0)
         rows.whitened.copy_(self.data.solve(residual.unsqueeze(-1)).squeeze(-1))

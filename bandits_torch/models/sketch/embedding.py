@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from bandits_torch import validation
 from bandits_torch.models.arms.prior import ArmPrior
@@ -97,15 +98,13 @@ class GrowingRows:
     # -- state -----------------------------------------------------------------------------------------
 
     def apply(self, change: Callable[[Tensor], Tensor]) -> None:
-        """Apply ``change``, to another device or dtype, to all blocks."""
+        """Move all blocks to another device or dtype."""
         self._blocks = [change(block) for block in self._blocks]
 
     def state_dict(self) -> dict[str, Any]:
         """The rows, block by block, and the capacity of the blocks."""
-        return {
-            "rows": [block.clone() for block in self._used()],
-            "room": [len(block) for block in self._blocks],
-        }
+        rows = [block.clone() for block in self._used()]
+        return {"rows": rows, "room": [len(block) for block in self._blocks]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Counterpart of ``state_dict``."""
@@ -246,11 +245,9 @@ class ArmEmbedding(ResizableState):
         return self
 
     def get_extra_state(self) -> dict[str, Any]:
-        """The rows."""
         return {} if self.rows is None else self.rows.state_dict()
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Counterpart of ``get_extra_state``."""
         if self.rows is not None:
             self.rows.load_state_dict(state)
 
@@ -267,8 +264,7 @@ class FeatureRegression(ResizableState):
 
     Cost: an observation O(m^2); a new feature O(m^2). Every ``max(64, m)`` observations C is computed again, O(m^3), so
     that rounding errors do not accumulate. This is the recursion of ``CovarianceForm`` over features, without drift and
-    folded at every observation. Folding several at once is slower below some 400 features (us a step on one thread: 40
-    against 22 at 50 features, 42 against 36 at 200, 191 against 220 at 500), and dictionaries are smaller.
+    folded at every observation, which is faster below some 400 features.
 
     Args:
         noise_variance: lambda, 0-dimensional.
@@ -315,19 +311,24 @@ class FeatureRegression(ResizableState):
         """m."""
         return self._gram.shape[0]
 
+    def _precision(self) -> Tensor:
+        """V."""
+        lifted = self.gram.clone()
+        lifted.diagonal().add_(self.noise_variance)
+        return lifted
+
     @property
     def information_gain(self) -> Tensor:
         """1/2 log det(I + A / lambda). O(m^3)."""
-        return (self._factor().diagonal().log() - self.noise_variance.log() / 2).sum()
+        factor = safe_cholesky(self._precision())
+        return (factor.diagonal().log() - self.noise_variance.log() / 2).sum()
 
     def distance_to_ball(self, radius: Tensor) -> Tensor:
         """min sqrt((w - theta)^T V (w - theta)) over all w with |w| <= ``radius``; 0-dimensional. O(m^3).
 
         The minimiser is w = (V + nu I)^{-1} V theta, with nu = 0 if theta is in the ball. Otherwise nu > 0 is the root
         of 1/|w| - 1/radius, which Newton's method approaches from below, starting at 0."""
-        lifted = self.gram.clone()
-        lifted.diagonal().add_(self.noise_variance)
-        values, vectors = torch.linalg.eigh(lifted)
+        values, vectors = torch.linalg.eigh(self._precision())
         theta = vectors.mT @ self.weights
         nu = theta.new_zeros(())
         for _ in range(_NEWTON_STEPS):
@@ -395,26 +396,16 @@ class FeatureRegression(ResizableState):
         one = torch.eye(count).to(none)
         self._gram = bordered(self.gram, none, none.mT, torch.zeros_like(one))
         self.covariance = bordered(self.covariance, none, none.mT, one)
-        self._moment, self.weights = (
-            torch.nn.functional.pad(v, (0, count)) for v in (self.moment, self.weights)
-        )
+        self._moment, self.weights = (pad(v, (0, count)) for v in (self.moment, self.weights))
 
     def _compute_anew(self) -> None:
-        factor = self._factor()
-        self.covariance = (
-            self.noise_variance * torch.cholesky_inverse(factor) if self.size else self.gram.clone()
-        )
+        factor = safe_cholesky(self._precision())
+        inverse = torch.cholesky_inverse(factor) if self.size else factor
+        self.covariance = self.noise_variance * inverse
         self.weights = torch.cholesky_solve(self.moment.unsqueeze(-1), factor).squeeze(-1)
         self._since_anew = 0
 
-    def _factor(self) -> Tensor:
-        """Cholesky factor of V."""
-        lifted = self.gram.clone()
-        lifted.diagonal().add_(self.noise_variance)
-        return safe_cholesky(lifted)
-
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Counterpart of ``get_extra_state``. Raises ValueError for features or rewards that are not tensors."""
         tensors = all(isinstance(part, Tensor) for pair in state["uncounted"] for part in pair)
         validation.require(
             tensors, "state", state["uncounted"], "pairs of tensors: features and rewards to be added"

@@ -36,25 +36,21 @@ class Sketch(ResizableState):
     Calandriello et al. (2019) print.
 
     A draw S' flips new coins for all pulled arms, as the proof of Theorem 1 needs: given the past they are independent.
-    (Coins kept from step to step would change few members at a time, but they depend on the past; whether the theorem
-    still holds then is open, see the end of their section 3.) With ``dictionary="redrawn"`` S' is the dictionary, as in
-    Figure 1. With ``"kept"`` S' is added to the present dictionary while the union is at most four times as large as
-    S'. A superset of S' is at least as accurate. A new row costs O(mN), a new dictionary O(m^2 N) (with a limit of
-    four a step takes a third less time than with two, at N = 4 096). An arm whose variance given the dictionary is
-    below 1e-12 (float32: 1e-5) of the largest prior variance gets no row.
+    With ``dictionary="redrawn"`` S' is the dictionary, as in Figure 1. With ``"kept"`` S' is added to the present
+    dictionary while the union is at most four times as large as S': a superset is at least as accurate, and a new row
+    costs O(mN), a new dictionary O(m^2 N). An arm whose variance given the dictionary is below 1e-12 (float32: 1e-5) of
+    the largest prior variance gets no row.
 
     ``StoredFeatures`` and, for a dictionary redrawn at every pull (C = 1), ``OneStep`` compute the posterior.
-    ``OneStep`` computes z, V and theta on request, and they do not belong to the state.
 
-    Cost: an observation O(m^2); the next ``moments`` O(mN), or O(m^2 N) after a new dictionary; a draw O(u), or
-    O(m^2 u) if the marginals are not up to date. Memory O((N + u) m), or O(N + um) with ``chunk_size``: then nothing of
-    size m x N is stored and ``moments`` cost O(m^2 N). The size of a dictionary depends on the data, so every step
-    waits for the device.
+    Cost: an observation O(m^2); the next ``moments`` O(mN), or O(m^2 N) after a new dictionary and with ``chunk_size``;
+    a draw O(u), or O(m^2 u) if the marginals are not up to date. Memory O((N + u) m), or O(N + um) with ``chunk_size``.
+    The size of a dictionary depends on the data, so every step waits for the device.
     """
 
     noise_variance: Tensor
     prior_variance: Tensor
-    unexplained: Tensor
+    unexplained: Tensor  # prior variance of the pulled arms given the dictionary
     pulled: Tensor
     arm: Tensor
     count: Tensor
@@ -167,14 +163,10 @@ class Sketch(ResizableState):
         count, u = self.count.clone(), len(self.arm)
         count[newest].add_(1)
         room = 1 << max(5, (u - 1).bit_length())  # blocks of random numbers are drawn per size
-        probability = self.sampling.probabilities(self._leverage(), count)
+        probability = self.sampling.probabilities(self.solver.leverage() / self.noise_variance, count)
         coins = self._streams.uniform(room)[0, :u].to(count.device)
         drawn = torch.nonzero(coins < probability).flatten()
         return drawn if len(drawn) else drawn.new_tensor([newest])
-
-    def _leverage(self) -> Tensor:
-        """sigma~^2 / lambda of the pulled arms, (u,)."""
-        return self.solver.leverage() / self.noise_variance
 
     def rebuild(self, places: Tensor) -> None:
         """Replace the dictionary by the arms at these places."""
@@ -218,7 +210,6 @@ class Sketch(ResizableState):
         self.marginals.settle(keeps_marginals)
 
     def _note_unexplained(self) -> None:
-        """Store the prior variance of the pulled arms given the dictionary."""
         self.unexplained = (self.prior_variance[self.arm] - self.pulled.square().sum(0)).clamp_min(0.0)
 
     # -- predicting ------------------------------------------------------------------------------------
@@ -238,7 +229,7 @@ class Sketch(ResizableState):
     @property
     def effective_dimension(self) -> Tensor:
         """sum_s sigma~^2(x_s) / lambda over the observations."""
-        return self.count @ self._leverage()
+        return self.count @ (self.solver.leverage() / self.noise_variance)
 
     @property
     def information_gain(self) -> Tensor:
@@ -260,11 +251,9 @@ class Sketch(ResizableState):
     _PLAIN = ("observations", "draws", "last_draw", "spent", "at_draw", "_ahead")
 
     def get_extra_state(self) -> dict[str, Any]:
-        """The extra state, with the streams of coins."""
         return super().get_extra_state() | {"streams": self._streams.state_dict()}
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
-        """Counterpart of ``get_extra_state``. Raises ValueError for a matrix that is not a covariance."""
         start = state["at_draw"]
         matrix = start is None or (isinstance(start, Tensor) and start.dim() == 2)
         validation.require(matrix, "state", start, "a matrix, or None, for the covariance at the last draw")
@@ -480,19 +469,17 @@ class OneStep(StoredFeatures):
 
     @property
     def size(self) -> int:
-        """The number of arms drawn."""
         return len(self.sketch.dictionary)
 
     def add_arm(self, index: Tensor) -> None:
         """Nothing to do: no column of z is stored."""
 
     def features(self) -> tuple[ArmEmbedding, FeatureRegression]:
-        """z, and the regression on it. O(m^2 u), if anything has changed."""
+        """O(m^2 u), if anything has changed."""
         sketch = self.sketch
         if self._features is None:
-            embedding = ArmEmbedding(
-                sketch.prior, sketch.prior_variance, chunk_size=len(sketch.prior_variance)
-            )
+            N = len(sketch.prior_variance)
+            embedding = ArmEmbedding(sketch.prior, sketch.prior_variance, chunk_size=N)
             embedding.rebuild(sketch.arm[sketch.dictionary])
             regression = FeatureRegression(sketch.noise_variance)
             regression.start(embedding.of(sketch.arm), sketch.count, sketch.total)
@@ -500,8 +487,7 @@ class OneStep(StoredFeatures):
         return self._features
 
     def mean_of(self, place: int) -> Tensor:
-        """Present mean of an arm, minus the prior mean. O(m^2), or O(m^2 u) before its first pull is counted: then its
-        count in the dictionary may be 0, and the formulas above divide by it."""
+        """O(m^2), or O(m^2 u) before the arm's first pull is counted: the formulas above divide by its count."""
         arm = self.sketch.arm[place : place + 1]
         if not bool(self.sketch.count[place]):
             embedding, regression = self.features()
@@ -509,37 +495,33 @@ class OneStep(StoredFeatures):
         return self._computed(arm)[0][0]
 
     def variance_at_draw(self, place: int) -> Tensor:
-        """Present variance of an arm, because every pull draws a dictionary."""
         return self.leverage()[place]
 
     def take_up(self, drawn: Tensor) -> None:
-        """Replace the dictionary by this draw."""
         self._changed()
         self.sketch.dictionary = drawn
 
     def learn(self, place: int, residual: Tensor) -> None:
-        """Discard what was computed; the sketch counts the residual."""
         self._changed()
 
     def correct(self, place: int, change: Tensor) -> None:
-        """Discard what was computed; the sketch has changed the total."""
         self._changed()
 
     def _changed(self) -> None:
-        """Discard what was computed from another dictionary or other data."""
+        """Discard what was computed; the sketch counts the residuals."""
         self._solved = False
         self._moments = self._features = None
 
     def leverage(self) -> Tensor:
-        """Present variance of the pulled arms, (u,), from that of all arms, which the next choice needs anyway."""
+        """From the variance of all arms, which the next choice needs anyway."""
         return self.moments()[1][self.sketch.arm]
 
     def variance_of(self, arms: Tensor) -> Tensor:
-        """Present variance of arms (n,) by index. O(n m^2), or O(n) after ``moments``."""
+        """O(n m^2), or O(n) after ``moments``."""
         return self._computed(arms)[1] if self._moments is None else self._moments[1][arms]
 
     def moments(self) -> tuple[Tensor, Tensor]:
-        """Present mean, minus the prior mean, and variance of all arms. O(m^2 N), if anything has changed."""
+        """O(m^2 N), if anything has changed."""
         if self._moments is None:
             self._moments = self._computed()
         return self._moments

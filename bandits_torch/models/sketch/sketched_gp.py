@@ -68,7 +68,7 @@ class SketchedGP(ArmModel):
     ) -> None:
         super().__init__()
         arms = inputs.features_of(arms, dtype, device)
-        validation.shape_is("arms", arms, arms.dim() == 2, "(N, d): replicates share their arms")
+        validation.of_shape("arms", arms, ("N", "d"), note=": replicates share their arms")
         if chunk_size is not None:
             validation.positive_integer("chunk_size", chunk_size)
         validation.natural("first_replicate", first_replicate)
@@ -87,9 +87,8 @@ class SketchedGP(ArmModel):
             )
             sketches.append(Sketch(self.prior, one.clone(), self.sampling, streams, chunk_size))
         self._hold(sketches)
-        self.register_buffer(
-            "largest_prior_variance", self.sketches[0].prior_variance.max(), persistent=False
-        )
+        largest = self.sketches[0].prior_variance.max()
+        self.register_buffer("largest_prior_variance", largest, persistent=False)
         self.largest_prior_variance: Tensor  # kappa^2 = max k(x, x)
         self.eval()
 
@@ -152,17 +151,15 @@ class SketchedGP(ArmModel):
 
     def _each(self, numbers: list[int] | list[Tensor]) -> Tensor:
         """One number per member, ``batch_shape``."""
-        return torch.stack([torch.as_tensor(n, device=self.arms.device) for n in numbers]).reshape(
-            self.batch_shape
-        )
+        each = [torch.as_tensor(number, device=self.arms.device) for number in numbers]
+        return torch.stack(each).reshape(self.batch_shape)
 
     # -- learning --------------------------------------------------------------------------------------
 
     def observe(self, X: Tensor, Y: Tensor, where: Tensor | None = None) -> None:
         """Learn observations in order. X: ``batch x n x 1`` indices; Y: ``batch x n x 1``."""
-        index, rewards, _ = inputs.arms_and_rewards(
-            X, Y, self.num_arms, False, self.batch_shape, self.arms.dtype
-        )
+        of_model = self.num_arms, False, self.batch_shape, self.arms.dtype
+        index, rewards, _ = inputs.arms_and_rewards(X, Y, *of_model)
         mask = self._mask(where)
         for k in range(index.shape[-1]):
             self._learn(index[:, k], rewards[:, k], mask)
@@ -268,9 +265,8 @@ class SketchedGP(ArmModel):
         """See ``OnlineModel``."""
         if X is self._candidates and X is not None:
             mean, variance = self.marginals()
-            return MarginalPosterior(
-                mean.movedim(-1, 0).unsqueeze(-1), variance.movedim(-1, 0).unsqueeze(-1) + noise
-            )
+            mean, variance = (part.movedim(-1, 0).unsqueeze(-1) for part in (mean, variance))
+            return MarginalPosterior(mean, variance + noise)
         index, _ = inputs.split(X, self.num_arms, False)
         points = inputs.points_of(X, self.batch_shape)
         index, prior_mean = index.expand(*points, X.shape[-2]), self.prior_mean
@@ -282,14 +278,10 @@ class SketchedGP(ArmModel):
     def off_arms(self) -> OffArms:
         """This posterior as a BoTorch model over features, X ``t_batch x q x d``, on and off the arm set. It follows
         this model. Differentiable in X. Raises ValueError for a kernel over indices and a prior mean per arm."""
-        over_features = not over_indices(self.prior.space_kernel)
-        validation.require(
-            over_features, "kernel", type(self.prior.kernel).__name__, "a kernel over features"
-        )
-        one_mean = self.prior_mean.dim() == 0
-        validation.require(
-            one_mean, "prior_mean", self.prior_mean, "one number: off the arms the prior mean is not known"
-        )
+        over_features, kind = not over_indices(self.prior.space_kernel), type(self.prior.kernel).__name__
+        validation.require(over_features, "kernel", kind, "a kernel over features")
+        expected = "one number: off the arms the prior mean is not known"
+        validation.require(self.prior_mean.dim() == 0, "prior_mean", self.prior_mean, expected)
         return OffArms(self)
 
     def expand(self, batch_shape: torch.Size) -> SketchedGP:
