@@ -291,6 +291,11 @@ class DoublingTrick(WrappingPolicy):
         if natural_in(pending, "phase", self.phase) == self.phase:
             super().expect(pending, time)
 
+    def dropped(self, pending: Pending) -> None:
+        """As the phase's policy; dropped choices of earlier phases are ignored."""
+        if natural_in(pending, "phase", self.phase) == self.phase:
+            super().dropped(pending)
+
     def learn(self, observation: Observation) -> None:
         """The phase's policy learns; after T_k observations the next phase begins."""
         if natural_in(observation, "phase", self.phase) != self.phase:

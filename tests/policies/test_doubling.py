@@ -7,7 +7,8 @@ import torch
 from gpytorch.kernels import RBFKernel
 
 from bandits_torch import load_policy, recipes, save_policy
-from bandits_torch.policies import DoublingTrick, Observation, Pending, RandomPolicy
+from bandits_torch.policies import CostlyMoves, DoublingTrick, Observation, Pending, RandomPolicy
+from bandits_torch.state import differing
 
 ARMS = torch.linspace(0, 1, 8, dtype=torch.float64).unsqueeze(-1)
 REWARDS = torch.sin(5 * ARMS.squeeze(-1))
@@ -56,6 +57,20 @@ def test_a_reward_of_an_earlier_phase_is_ignored_and_choices_of_it_are_not_pendi
     late = policy.choose(3.0)
     policy.learn(Observation(3.0, late.arm, REWARDS[late.arm], late.why))
     assert policy.state_dict()["count"] == 1
+
+
+def test_a_dropped_choice_of_an_earlier_phase_does_not_reach_the_present_one():
+    policy = DoublingTrick(lambda horizon: CostlyMoves(RandomPolicy(8, seed=horizon), start_at=3), first=2)
+    early = [policy.choose(1.0) for _ in range(2)]
+    for one in early:
+        policy.learn(Observation(1.0, one.arm, torch.zeros(1).double(), one.why))
+    assert policy.phase == 1
+    before = policy.state_dict()
+    policy.dropped(Pending(1.0, early[0].arm, early[0].why))
+    assert not differing(before, policy.state_dict())
+    now = policy.choose(2.0)
+    policy.dropped(Pending(2.0, now.arm, now.why))
+    assert differing(before, policy.state_dict())
 
 
 @pytest.mark.parametrize("saved_after", [3, 4, 9])
