@@ -81,23 +81,25 @@ def remove_parts(path: str | os.PathLike[str]) -> None:
 
 
 @contextmanager
-def writing_alone(path: str | os.PathLike[str]) -> Iterator[bool]:
-    """Lock the folder of ``path`` against other callers of this function. Yields whether it is locked.
+def locked(folder: Path, busy: str | None = None) -> Iterator[bool]:
+    """Lock a folder, which is made, against other callers of this function. Yields whether it is locked.
 
-    Waits until the lock is free. The system releases the lock when its process ends, even if killed. Yields False at
-    once on Windows, and on file systems without locks.
+    Waits until the lock is free; with ``busy``, raises ValueError with this message if it is not. The system releases
+    the lock when its process ends, even if killed. Yields False on Windows, and on file systems without locks.
     """
-    folder = _target(path).parent
     folder.mkdir(parents=True, exist_ok=True)
     if fcntl is None:
         yield False
         return
-    handle, locked = os.open(folder, os.O_RDONLY), False
+    handle, held = os.open(folder, os.O_RDONLY), False
     try:
         with suppress(OSError):
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            locked = True
-        yield locked
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | (fcntl.LOCK_NB if busy else 0))
+            except BlockingIOError:
+                raise ValueError(busy) from None
+            held = True
+        yield held
     finally:
         os.close(handle)
 

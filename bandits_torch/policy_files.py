@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -29,7 +30,7 @@ from bandits_torch.description import (
     module_items_of,
     said_differences,
 )
-from bandits_torch.files import remove_parts, writing_alone
+from bandits_torch.files import locked, remove_parts
 from bandits_torch.history import name_of
 from bandits_torch.state_files import check_kinds, read_header, read_state, whole_or_refused, write_state
 
@@ -57,7 +58,7 @@ def save_policy(path: str | os.PathLike[str], policy: Stateful, *, overwrite: bo
     """
     _check_stateful(policy)
     place = os.path.realpath(path)
-    with writing_alone(path) as alone:
+    with locked(Path(place).parent) as alone:
         number = 0
         if os.path.exists(place) and not overwrite:
             number = _own_save(place, policy)

@@ -12,8 +12,8 @@ import math
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -49,7 +49,7 @@ from bandits_torch.experiments.report import (
     write_report,
 )
 from bandits_torch.experiments.sweep import SweepFailed, starts_of, sweep
-from bandits_torch.files import atomic_write, checksum, fcntl, remove_parts
+from bandits_torch.files import atomic_write, checksum, locked, remove_parts
 from bandits_torch.history import History, versions
 from bandits_torch.loop import run
 from bandits_torch.policies.policy import Policy
@@ -437,27 +437,10 @@ class RaceFolder:
         """The state file of the policy's run."""
         return self.kept / policy
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Lock the folder, which is made, against other races. Raises ValueError if one plays in it.
-
-        The lock ends with its process. On Windows, and on file systems without locks, there is none.
-        """
-        self.out.mkdir(parents=True, exist_ok=True)
-        if fcntl is None:
-            yield
-            return
-        folder = os.open(self.out, os.O_RDONLY)
-        try:
-            with suppress(OSError):
-                try:
-                    fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    expected = "a folder in which no other race is playing now"
-                    raise ValueError(f"out must be {expected}, got {str(self.out)!r}") from None
-            yield
-        finally:
-            os.close(folder)
+    def alone(self) -> AbstractContextManager[bool]:
+        """Lock the folder, which is made, against other races. Raises ValueError if one plays in it."""
+        expected = "a folder in which no other race is playing now"
+        return locked(self.out, f"out must be {expected}, got {str(self.out)!r}")
 
     def enter(self, *, keep: bool, resume: bool = False, overwrite: bool = False) -> str:
         """Make the folder ready, or refuse it and change nothing; ``keep``: whether the race writes checkpoints.
