@@ -21,13 +21,13 @@ from bandits_torch.domain import Domain
 from bandits_torch.growth import Roster
 from bandits_torch.mixed_points import MixedSearch
 from bandits_torch.policies.counted import KINDS, LatentRewards
-from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
+from bandits_torch.policies.policy import Observation, Pending, Policy
 from bandits_torch.policies.wrapping import StandardisedPolicy
 from bandits_torch.problems.logs import Log
 from bandits_torch.threads import Turn, fitting
 from bandits_torch.watch import Watch, Watched
 
-_BEFORE = "before other arms"  # key in ``Choice.why``: the policy restarted with other arms after the choice
+_BEFORE = "before other arms"  # key in ``Pending.why``: the policy restarted with other arms after the choice
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class AskTell(Watched, Described):
         self._take(self._wrapped(policy))
         self._roster = Roster(policy.num_arms, torch.zeros(policy.num_arms, dtype=torch.bool), self.names)
         self._asked = 0
-        self._open: dict[int, tuple[float, Choice]] = {}
+        self._open: dict[int, Pending] = {}
         self._latest: float | None = None  # time of the latest reward learned
         self._watch = Watch(policy, keep)
         self._turn = Turn()
@@ -303,11 +303,7 @@ class AskTell(Watched, Described):
         belief if any is open. Raises ValueError as ``Policy.choose_many``, with nothing asked.
         """
         with self._turn, self._fitting():
-            pending = [
-                Pending(then, choice.arm, choice.why)
-                for then, choice in self._open.values()
-                if _BEFORE not in choice.why
-            ]
+            pending = [one for one in self._open.values() if _BEFORE not in one.why]
             wanted = 1 if count is None else count
             number, zone = self._times.read("time", time)
             if self.policy.dim == 0:
@@ -334,7 +330,7 @@ class AskTell(Watched, Described):
             questions = []
             for choice, name in zip(choices, shown, strict=True):
                 questions.append(Question(self._asked, then, choice.arm, name))
-                self._open[self._asked] = number, choice
+                self._open[self._asked] = Pending(number, choice.arm, choice.why)
                 self._watch.asked(self._asked, number, choice.arm)
                 self._asked += 1
             return questions[0] if count is None else tuple(questions)
@@ -368,16 +364,16 @@ class AskTell(Watched, Described):
             id = self._known(id)
             if id not in self._open:
                 return False
-            time, choice = self._open[id]
-            device = choice.arm.device
+            asked = self._open[id]
+            device, time = asked.arm.device, asked.time
             rewards = for_each("reward", value, S).to(device)
             measured = None if measured is None else measured.to(device)
             noise = None if noise is None else for_each("noise_variance", noise, S).to(device)
-            if _BEFORE not in choice.why:
-                self.policy.learn(Observation(time, choice.arm, rewards, choice.why, measured, noise))
+            if _BEFORE not in asked.why:
+                self.policy.learn(Observation(time, asked.arm, rewards, asked.why, measured, noise))
             self._latest = time if self._latest is None else max(time, self._latest)
             del self._open[id]
-            self._watch.learned(id, self._asked, time, choice.arm, rewards, self.policy)
+            self._watch.learned(id, self._asked, time, asked.arm, rewards, self.policy)
             return True
 
     def tell_many(
@@ -419,7 +415,7 @@ class AskTell(Watched, Described):
         if isinstance(id, str) and self.names is not None:
             validation.known_names("id", [id], self.names)
             arm = self.names.index(id)
-            about = [k for k, (_, choice) in self._open.items() if bool((choice.arm == arm).all())]
+            about = [k for k, one in self._open.items() if bool((one.arm == arm).all())]
             expected = f"a name with one open question, or one of the numbers {about}"
             validation.require(len(about) == 1, "id", id, expected)
             return about[0]
@@ -484,18 +480,20 @@ class AskTell(Watched, Described):
         They no longer count as pending. Raises ValueError, with nothing changed, for both arguments or neither, a time
         of another kind than those of questions, and a number that was never asked.
         """
-        one = (before is None) != (ids is None)
-        validation.require(one, "before and ids", (before, ids), "a time, or numbers of questions, not both")
+        either = (before is None) != (ids is None)
+        validation.require(
+            either, "before and ids", (before, ids), "a time, or numbers of questions, not both"
+        )
         with self._turn:
             if before is not None and before != float("inf"):
                 before, _ = self._times.read("before", before)
             named = set() if ids is None else {self._known(id) for id in ids}
             held = len(self._open)
-            for id, (then, choice) in list(self._open.items()):
-                if id in named or (before is not None and then < before):
+            for id, one in list(self._open.items()):
+                if id in named or (before is not None and one.time < before):
                     del self._open[id]
-                    if _BEFORE not in choice.why:
-                        self.policy.dropped(Pending(then, choice.arm, choice.why))
+                    if _BEFORE not in one.why:
+                        self.policy.dropped(one)
                     self._watch.dropped(id, self._asked)
             return held - len(self._open)
 
@@ -553,10 +551,8 @@ class AskTell(Watched, Described):
             for new, old in zip(policy.random_streams(), self.policy.random_streams(), strict=True):
                 new.load_state_dict(old.state_dict())
             policy.reset()
-            self._open = {
-                id: (time, replace(choice, why={**choice.why, _BEFORE: True}))
-                for id, (time, choice) in self._open.items()
-            }
+            still_open = self._open.items()
+            self._open = {id: replace(one, why={**one.why, _BEFORE: True}) for id, one in still_open}
         elif policy is not self.policy:
             policy.grow_from(self.policy)
         self._take(policy)
@@ -607,11 +603,10 @@ class AskTell(Watched, Described):
     def state_dict(self) -> dict[str, Any]:
         """The policy's state, the arms, the open questions and the history."""
         with self._turn.any_process():
-            still_open = self._open.items()
             return {
                 "policy": self.policy.state_dict(),
                 "asked": self._asked,
-                "open": [(id, time, choice.arm, dict(choice.why)) for id, (time, choice) in still_open],
+                "open": [(id, one.time, one.arm, dict(one.why)) for id, one in self._open.items()],
                 "latest": self._latest,
                 "zone": self._times.zone,
                 "arms": self._roster.state_dict(),
@@ -632,7 +627,7 @@ class AskTell(Watched, Described):
             validation.require(type(id) is int and 0 <= id < asked, "state['open']", id, f"below {asked}")
             validation.instance("why", why, Mapping, "a mapping")
             validation.tensor("arm", arm)
-            questions[id] = (validation.finite_number("time", time), Choice(arm, why))
+            questions[id] = Pending(validation.finite_number("time", time), arm, why)
         with self._turn.any_process():
             roster = self._roster.in_state(state.get("arms"))
             policy = self._policy_over(roster)

@@ -18,9 +18,7 @@ from bandits_torch.kernels import ArmCovarianceKernel
 from bandits_torch.policies.policy import Origin, Policy
 from bandits_torch.policies.wrapping import SomeArms
 from bandits_torch.problems.logs import Log
-from bandits_torch.state import copied, differing
-
-_NAMES = ("first", "names", "retired", "features", "covariance", "prior_mean")
+from bandits_torch.state import differing
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,15 +202,15 @@ class Roster:
 
     def state_dict(self) -> dict[str, Any]:
         """All attributes."""
-        own = {name: getattr(self, name) for name in _NAMES}
-        return own | {"names": None if self.names is None else list(self.names)}
+        return {**vars(self), "names": None if self.names is None else list(self.names)}
 
     def in_state(self, state: Mapping[str, Any] | None) -> Roster:
         """The roster of the system that saved ``state``. That system must have started with the first arms of this one,
         or with some of them and then added the others. Raises ValueError for the state of another system."""
         if state is None:  # saved by a version without rosters
             return self
-        validation.require(set(state) == set(_NAMES), "state['arms']", sorted(state), f"with {_NAMES}")
+        own_names = sorted(vars(self))
+        validation.require(sorted(state) == own_names, "state['arms']", sorted(state), f"with {own_names}")
         first, retired, names = validation.natural("first", state["first"]), state["retired"], state["names"]
         mask = isinstance(retired, Tensor) and retired.dim() == 1 and retired.dtype == torch.bool
         fits = mask and first <= self.first <= len(retired)
@@ -239,8 +237,7 @@ class Roster:
         """Whether both have the same arms and values; with ``restarts``, also the same retired arms."""
         if restarts and not torch.equal(self.retired, other.retired):
             return False
-        rosters = ({**roster.state_dict(), "retired": roster.num_arms} for roster in (self, other))
-        one, two = (copied(roster) for roster in rosters)
+        one, two = ({**vars(roster), "retired": roster.num_arms} for roster in (self, other))
         return not differing(one, two)
 
 

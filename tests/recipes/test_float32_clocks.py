@@ -152,7 +152,7 @@ def test_in_float32_a_recipe_plays_from_any_clock_what_it_plays_from_0(label, tm
         own = reference.choose(time, context_of(over, step, F64))
         why = dict(own.why)
         if "inputs" in why:  # of the arm that is told
-            why["inputs"] = near._open[one.id][1].why["inputs"].double()
+            why["inputs"] = near._open[one.id].why["inputs"].double()
         earned = reward(one.arm, step)
         reference.learn(Observation(time, one.arm.to(own.arm.dtype), earned, why))
         near.tell(one.id, earned)
