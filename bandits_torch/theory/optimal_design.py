@@ -75,10 +75,8 @@ def optimal_design(
             O(N p + p^2) with linear convergence, and no matrix larger than p x p or N x p, for ranks too large
             for the other two; ``"auto"``: interior point up to 1 000 arms, active set above.
 
-    Raises ValueError for features that are not (..., N, p) or not finite, a ridge or tolerance that is not
-    positive, a mask that is not boolean over the arms or allows none, and an unknown method.
-
-    Source: Hong, Li & Tewari 2023, Definition 4.2.
+    Raises ValueError for arguments that do not fit the table, and an unknown method. Source: Hong, Li & Tewari 2023,
+    Definition 4.2.
     """
     return exploration_problem(features, None, ridge, 1.0, among, tolerance=tolerance, method=method)
 
@@ -99,10 +97,8 @@ def exploration_problem(
         features, gaps, ridge, weight, among: as in the module's table; ``weight`` a number or (...).
         tolerance, method: as for ``optimal_design``. The gap is in units of ``gaps``.
 
-    Computes in float64; the result has the dtype of the features. Cost and errors are as for ``optimal_design``. Also
-    raises ValueError for ``gaps`` or a ``weight`` that do not fit.
-
-    Source: Hong, Li & Tewari 2023, equation 1.
+    Computes in float64; the result has the dtype of the features. Cost and errors are as for ``optimal_design``.
+    Source: Hong, Li & Tewari 2023, equation 1. Raises ValueError for arguments out of range.
     """
     validation.tensor("features", features)
     validation.shape_is("features", features, features.dim() >= 2 and features.numel() > 0, "(..., N, p)")
@@ -180,10 +176,8 @@ def optimal_exploration(
 def fractional_gain(features: Tensor, ridge: float | Tensor) -> Tensor:
     """gamma_{phi,T} = max_P log det S(T P / sigma, 1), (...), with ``ridge`` = sigma/T.
 
-    The maximum over fractional counts (section 2.1), without a factor 1/2. It is at least twice any gain of T pulls at
-    noise variance sigma. The maximiser is the optimal design.
-
-    Source: Hong, Li & Tewari 2023, section 2.1.
+    The maximum over fractional counts (Hong, Li & Tewari 2023, section 2.1), without a factor 1/2. It is at least twice
+    any gain of T pulls at noise variance sigma. The maximiser is the optimal design.
     """
     return optimal_design(features, ridge).log_det
 
@@ -193,9 +187,8 @@ def features_of_covariance(covariance: Tensor) -> Tensor:
 
     Eigenvalues below 1e-12 of the largest are left out; in a batch, p is the largest rank. Cost O(N^3).
 
-    Raises ValueError for another shape, NaN, infinity, and a matrix that is not positive semi-definite.
-
-    Source: Hong, Li & Tewari 2023, section 2, with an eigendecomposition instead of their Cholesky factor.
+    Raises ValueError for another shape, NaN, infinity, and a matrix that is not positive semi-definite. Source: Hong,
+    Li & Tewari 2023, section 2, with an eigendecomposition instead of their Cholesky factor.
     """
     values, vectors = torch.linalg.eigh(validation.covariance("covariance", covariance))
     largest = values[..., -1:]
@@ -216,9 +209,8 @@ def propensity_matrix(features: Tensor, probabilities: Tensor, ridge: float | Te
     expected rewards phi theta its mean is phi theta - (sigma/T) phi S^{-1} theta: the bias vanishes with the ridge
     sigma/T. The variance is at most the leverage M(P)[x, x] if |y| <= 1 (Lemma 4.3).
 
-    Raises ValueError unless there is one probability per arm and ``ridge`` > 0.
-
-    Source: Hong, Li & Tewari 2023, Definition 4.1.
+    Raises ValueError unless there is one probability per arm and ``ridge`` > 0. Source: Hong, Li & Tewari 2023,
+    Definition 4.1.
     """
     validation.finite_tensor("features", features)
     validation.shape_is("features", features, features.dim() >= 2 and features.shape[-2] > 0, "(..., N, p)")
@@ -346,8 +338,7 @@ def _longest(P: Tensor, dP: Tensor, z: Tensor, dz: Tensor) -> Tensor:
 def active_set(phi: Tensor, g: Tensor, w: Tensor, allowed: Tensor, tolerance: float) -> Tensor:
     """Interior point on a working set that grows by the arms of lowest gradient until it contains the support.
 
-    The optimum has a small support (of order p). A round costs O(N p^2) to score all arms, and the cube of the working
-    set's size to solve. All members of a batch have working sets of the same size.
+    The optimum has a support of order p. A round costs O(N p^2), and the cube of the working set's size.
     """
     rank = phi.shape[-1]
     size = min(allowed.shape[-1], 2 * rank)

@@ -1,5 +1,5 @@
-"""The interface of widths, the widths for a function of bounded RKHS norm, with growing data and with forgetting, and
-the maximum information gain gamma_n that they use. The package's docstring defines a width and the symbols.
+"""Widths for a function of bounded RKHS norm, with growing data and with forgetting, and the maximum information gain
+gamma_n that they use. The package's docstring defines a width and the symbols.
 
 gamma_n = max over n points of 1/2 log det(I + K_n / lambda). Every provider is called the same way,
 
@@ -31,11 +31,10 @@ _KINDS = ("squared_exponential", "matern", "linear")
 
 
 class RealisedGain:
-    """The gain of the observations held, 1/2 log det(I + K_t / lambda); ``points`` is ignored.
+    """The gain of the observations held, 1/2 log det(I + K_t / lambda), which the model keeps; ``points`` is ignored.
 
     Never above gamma_n. Valid if the proof uses gamma_n only as a bound on this log determinant, as for the widths of
     Chowdhury & Gopalan (2017) and Zhou & Shroff (2021). Theorem 3 of Srinivas et al. (2010) is stated for the maximum.
-    Cost: O(1), because the model keeps it.
     """
 
     counts_points = False  # a width need not compute ``points``
@@ -58,12 +57,9 @@ class MaximumGain:
         max_points: the largest n of any call.
         upper_bound: True gives greedy_n / (1 - 1/e), which a confidence width needs; False gives greedy_n.
 
-    Cost: O(P N^2) for each of ``max_points`` picks, once (in float64 on the CPU); O(1) per call.
-    Values have the model's dtype; keep ``covariance`` on the model's device.
-
-    Raises ValueError at construction for a matrix that is not a covariance, a noise variance that is not positive and
-    ``max_points`` below 1, and at a call for an n outside 0..``max_points``. On a GPU a check would synchronise, so
-    such entries of a tensor give NaN instead.
+    Cost: O(P N^2) for each of ``max_points`` picks, once (in float64 on the CPU); O(1) per call. Raises ValueError at
+    construction for arguments of another kind, and at a call for an n outside 0..``max_points``. On a GPU a check would
+    synchronise, so such entries of a tensor give NaN instead.
     """
 
     def __init__(
@@ -124,7 +120,7 @@ class GrowthBound:
         nu: smoothness of the Matern kernel, for ``"matern"`` only.
         constant: the unknown factor, > 0.
 
-    Raises ValueError for another kind, a missing or superfluous ``nu``, and a number out of range.
+    Raises ValueError for arguments out of range.
     """
 
     of_points_alone = True  # whether it depends on the number of points alone, not on the model's state
@@ -251,11 +247,7 @@ class SrinivasRKHSWidth(Width):
     Source: Srinivas et al. 2010, Theorem 3, as quoted by Chowdhury & Gopalan 2017, section 3.1; equals their
     beta~_t, and sqrt(beta_t) of Srinivas. Valid for noise bounded by R almost surely in a model with
     lambda = R^2, growing data, and the maximum gain gamma_n. It is very loose, and kept for comparison.
-
-    Args:
-        rkhs_bound, delta, gain: B, delta and the provider of gamma_n.
-
-    Raises ValueError unless B >= 0 and 0 < delta < 1.
+    Raises ValueError for arguments out of range.
     """
 
     def __init__(self, rkhs_bound: Parameter, delta: Parameter, gain: GainProvider) -> None:
@@ -270,15 +262,16 @@ class SrinivasRKHSWidth(Width):
         return torch.sqrt(2 * B**2 + 300 * self.gain(step - 1, model) * torch.log(t / delta) ** 3)
 
 
-class SelfNormalisedWidth(NormWidth):
-    """Base class of the widths that follow from Theorem 1 of Chowdhury & Gopalan 2017.
+class IGPWidth(NormWidth):
+    """IGP-UCB: width_t = B + (R / sqrt(lambda)) sqrt(2 gamma_{t-1} + 2 ln(1/delta)), with ``form="theory"``.
 
-    ``form="theory"``: B + (R / sqrt(lambda)) sqrt(2 gamma + 2 ln(m/delta)), for every lambda > 0 (Zhou & Shroff 2021,
-    equation 8; at lambda = 1 + 2/T it implies Chowdhury & Gopalan's Theorem 2).
-    ``form="printed"``: B + R sqrt(2 (gamma + 1 + ln(m/delta))), proved for lambda = 1 + 2/T. For lambda >= 1 it is
-    wider than the theory form, so it is valid. For lambda < 1 it lacks the factor 1/sqrt(lambda) and is not valid,
-    although the experiments of Chowdhury & Gopalan use it with lambda = R^2.
-    m (``_events``) is the number of events in the union bound, each of probability delta/m.
+    Source: Chowdhury & Gopalan 2017, Theorem 1, for every lambda > 0 (Zhou & Shroff 2021, equation 8; at lambda = 1 +
+    2/T it implies Theorem 2); equals their beta_t. Algorithm 1 prints B + R sqrt(2 (gamma_{t-1} + 1 + ln(1/delta))),
+    ``form="printed"``, proved for lambda = 1 + 2/T. For lambda >= 1 it is wider than the theory form, so it is valid.
+    For lambda < 1 it lacks the factor 1/sqrt(lambda) and is not valid, although the experiments of Chowdhury & Gopalan
+    use it with lambda = R^2. Valid for conditionally R-sub-Gaussian noise and growing data, at all steps at once;
+    ``gain`` may be the realised gain. Subclasses have m = ``_events`` events in the union bound, each of probability
+    delta/m. Raises ValueError for arguments out of range.
     """
 
     _events = 1
@@ -323,27 +316,13 @@ class SelfNormalisedWidth(NormWidth):
         return B, P, P * (log(self._events / delta) + printed)
 
 
-class IGPWidth(SelfNormalisedWidth):
-    """IGP-UCB: width_t = B + (R / sqrt(lambda)) sqrt(2 gamma_{t-1} + 2 ln(1/delta)).
-
-    Source: Chowdhury & Gopalan 2017, Theorem 2 and Algorithm 1; equals their beta_t. Algorithm 1 prints
-    B + R sqrt(2 (gamma_{t-1} + 1 + ln(1/delta))), which is ``form="printed"`` and needs lambda >= 1.
-    Valid for conditionally R-sub-Gaussian noise and growing data, at all steps at once; gamma_n may be the
-    realised gain.
-
-    Args:
-        rkhs_bound, noise_scale, delta, gain: B, R, delta and the provider of gamma_n.
-        form: ``"theory"`` (default) or ``"printed"``.
-    """
-
-
-class GPTSWidth(SelfNormalisedWidth):
+class GPTSWidth(IGPWidth):
     """GP-TS: v_t = B + (R / sqrt(lambda)) sqrt(2 gamma_{t-1} + 2 ln(2/delta)), the scale of the sampled function.
 
     Source: Chowdhury & Gopalan 2017, Algorithm 2 (f_t ~ GP(mu_{t-1}, v_t^2 k_{t-1})) and Lemma 6; equals
     their v_t. Printed: B + R sqrt(2 (gamma_{t-1} + 1 + ln(2/delta))), ``form="printed"``, for lambda >= 1.
-    As a confidence band it fails with probability at most delta/2; the other half covers the sampling. Validity and
-    arguments are as for ``IGPWidth``.
+    As a confidence band it fails with probability at most delta/2; the other half covers the sampling. Valid as
+    ``IGPWidth``.
     """
 
     _events = 2
@@ -372,12 +351,9 @@ class BKBWidth(NormWidth):
             ||w - w~_t||_A~ <= beta~_t(F_0 2^k). The paper says only that "standard guess-and-double techniques can
             be applied"; this is our reading. The noise enters the set in the same way for every guess, so delta is
             not split: with probability 1 - delta no guess at or above the norm is ever refuted, and the width stays
-            below the width for twice the norm (or for F_0). The theorem's regret bound holds from the first guess at or
-            above the norm. Until a lower guess is refuted, its width is too small, and an arm whose value only a larger
-            norm explains may not be played. ``a_gp_ucb`` instead raises its bound with time, whatever the data.
+            below the width for twice the norm (or for F_0). Until a lower guess is refuted, its width is too small.
 
-    Cost: O(m^3). Raises ValueError unless B >= 0 (> 0 for a guess), R > 0 and 0 < delta < 1, and when called with a
-    model that is not a ``SketchedGP``.
+    Cost: O(m^3). Raises ValueError when called with a model that is not a ``SketchedGP``.
     """
 
     def __init__(
@@ -441,7 +417,7 @@ class GPBUCBWidth(WidthAround):
         gain: a provider of gamma_n. The proof needs only the gain of the first n pulls, which ``MaximumGain(...,
             max_points=n, upper_bound=False)`` gives. ``RealisedGain`` counts all data and is invalid.
 
-    Raises ValueError for a ``base`` that is not a width, and integers below 1.
+    Raises ValueError for arguments out of range.
     """
 
     def __init__(self, base: Width, count: int, *, initial: int, gain: GainProvider) -> None:
@@ -463,15 +439,9 @@ class GPBUCBWidth(WidthAround):
 def uncertainty_sampling(model: ArmModel, count: int, time: float = 0.0) -> Tensor:
     """``count`` arms, ``count x batch_shape``, each with the largest variance after the arms before it are observed.
 
-    The choice needs no reward. Once all of them are pulled and learned, ``GPBUCBWidth`` is valid. The model does not
-    change. Source: Desautels, Krause & Burdick 2014, section 4. Cost: one step of the model for each arm.
-
-    Args:
-        model: over arms, such as ``ArmGP``.
-        count: n >= 1.
-        time: time of the pulls, for a model that drifts.
-
-    Raises ValueError for a model that is not over arms, and a ``count`` below 1.
+    Once all of them are pulled and learned, ``GPBUCBWidth`` is valid. ``model`` is over arms, such as ``ArmGP``, and
+    does not change; ``time`` is that of the pulls, for a model that drifts. Source: Desautels, Krause & Burdick 2014,
+    section 4. Cost: one step of the model for each arm. Raises ValueError for arguments of another kind.
     """
     validation.instance("model", model, ArmModel, "a model over arms")
     validation.positive_integer("count", count)
@@ -489,7 +459,7 @@ def uncertainty_sampling(model: ArmModel, count: int, time: float = 0.0) -> Tens
 # repairs it. Interval and window are read from the policy's forgetting rule.
 
 
-class RestartWidth(SelfNormalisedWidth):
+class RestartWidth(IGPWidth):
     """R-GP-UCB: width_t = B + (R / sqrt(lambda)) sqrt(2 gamma_{t-t0} + 2 ln(M/delta)), restarted at t0.
 
     Source: Zhou & Shroff 2021, Algorithm 1 and Lemma 1; equals their beta_t. ``step`` counts from the
@@ -500,11 +470,9 @@ class RestartWidth(SelfNormalisedWidth):
     Args:
         num_intervals: M, the number of intervals that the guarantee covers, >= 1; 1 gives the paper's width. None:
             ceil(T/H), with H the interval of the policy's ``PeriodicRestart``.
-        rkhs_bound, noise_scale, delta, gain, form: as ``IGPWidth``.
         horizon: T, for ``num_intervals=None``.
 
-    Raises ValueError unless ``num_intervals`` or ``horizon`` is an integer >= 1, B >= 0, R > 0 and 0 < delta < 1. With
-    ``horizon``, ``bind`` raises it for a rule that has no interval, or one that does not give M intervals.
+    Raises ValueError for arguments out of range.
     """
 
     def __init__(
@@ -539,7 +507,7 @@ class RestartWidth(SelfNormalisedWidth):
         validation.require(self.num_intervals is not None, "num_intervals", None, given)
 
 
-class SlidingWindowWidth(SelfNormalisedWidth):
+class SlidingWindowWidth(IGPWidth):
     """SW-GP-UCB: width_t = B + (R / sqrt(lambda)) sqrt(2 gamma_{min(t,w)} + 2 ln(T/delta)).
 
     Source: Zhou & Shroff 2021, Lemma 2; equals the beta_t there. Correction: their Algorithm 2 prints
@@ -550,10 +518,8 @@ class SlidingWindowWidth(SelfNormalisedWidth):
     Args:
         window: w, the largest number of observations held, >= 1; None: the window of the policy's rule.
         horizon: T, the number of steps that the guarantee covers, >= 1.
-        rkhs_bound, noise_scale, delta, gain, form: as ``IGPWidth``.
 
-    Raises ValueError unless ``window`` (if given) and ``horizon`` are integers >= 1, B >= 0, R > 0 and 0 < delta < 1.
-    ``bind`` raises it for a rule that has another window, or none.
+    Raises ValueError for arguments out of range.
     """
 
     def __init__(
@@ -599,10 +565,9 @@ class PermutationWidth(NormWidth):
 
     Args:
         num_arms, batches: N and M >= 1.
-        rkhs_bound, noise_scale, delta: B, R (None: sqrt(lambda)) and delta.
         drift: V >= 0; 2 B max_x sqrt(k(x, x)) is always valid.
 
-    Raises ValueError unless N and M are integers >= 1, B >= 0, R > 0, V >= 0 and 0 < delta < 1.
+    Raises ValueError for arguments out of range.
     """
 
     def __init__(
@@ -635,12 +600,7 @@ class DriftAwareWidth(WidthAround):
     variances of single rewards, n/lambda is the sum of their inverses.
     Valid if V bounds max_x |f_s(x) - f_t(x)| between the current step t and every step s of an observation held, and if
     ``base`` is valid for every f_t: its B bounds their norms, and a ``RealisedInformationWidth`` has a ``horizon``.
-
-    Args:
-        base: the width for a function without drift.
-        drift: V >= 0, in units of reward.
-
-    Raises ValueError for a negative drift.
+    ``drift`` is V >= 0, in units of reward. Raises ValueError for arguments out of range.
     """
 
     def __init__(self, base: Width, drift: Parameter) -> None:
@@ -654,7 +614,7 @@ class DriftAwareWidth(WidthAround):
 
 
 def _value_of_rule(name: str, given: int | None, of_rule: int | None, what: str) -> int:
-    """The value ``of_rule``. Raises ValueError if the rule has none, or if the width has another value."""
+    """``of_rule``, checked. Raises ValueError if the rule has none, or if the width has another value."""
     if of_rule is None:
         raise ValueError(f"{name} of the width must come from a forgetting rule with {what}")
     fits = given is None or given == of_rule
