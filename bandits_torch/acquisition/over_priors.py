@@ -21,8 +21,7 @@ class OverPriors(AcquisitionFunction, ABC):
     """Scores points under every candidate prior, and reduces the P scores of a point to one value.
 
     Called with X, ``t_batch x 1 x d``, it returns ``t_batch`` values, broadcast with the other batch dimensions of the
-    model, so it works in ``optimize_acqf`` and ``optimize_acqf_discrete``. ``prior(X)`` is the index of the prior that
-    gives the value. Pending points are those of ``base``: give it ``X_pending=``, or call ``set_X_pending`` here.
+    model. ``prior(X)`` is the index of the prior that gives the value. Pending points are those of ``base``.
 
     Args:
         base: an acquisition function for q = 1, over a model of batch shape ``(..., P)``.
@@ -48,7 +47,7 @@ class OverPriors(AcquisitionFunction, ABC):
 
     @property
     def num_priors(self) -> int:
-        """P, the number of candidate priors."""
+        """P."""
         return self.model.batch_shape[-1]
 
     @abstractmethod
@@ -57,7 +56,6 @@ class OverPriors(AcquisitionFunction, ABC):
 
     @over_t_batches(expected_q=1, any_output=True)
     def forward(self, X: Tensor) -> Tensor:
-        """Values at X, ``t_batch x 1 x d``."""
         return self.reduce(self.base(X.unsqueeze(-3)))[0]
 
     @over_t_batches(expected_q=1, any_output=True)
@@ -79,7 +77,6 @@ class OptimisticOverPriors(OverPriors):
     Source: Ziomek et al. 2024, Algorithm 1, line 7.
 
     Args:
-        base: see ``OverPriors``.
         surviving: booleans that broadcast to ``model.batch_shape``, False for an eliminated prior. Default: all True.
 
     Raises ValueError unless ``surviving`` is boolean and True for at least one prior. On a GPU values are not checked.
@@ -110,10 +107,8 @@ class BayesianOverPriors(OverPriors):
 
     Source: Ziomek et al. 2024, section 7.
 
-    Args:
-        base: see ``OverPriors``.
-        log_weights: log P(D | p) + log P(p) up to a constant, broadcasting to ``model.batch_shape``
-            (``ArmGP.log_likelihood`` for equal P(p)).
+    ``log_weights``: log P(D | p) + log P(p) up to a constant, broadcasting to ``model.batch_shape``
+    (``ArmGP.log_likelihood`` for equal P(p)).
     """
 
     def __init__(self, base: AcquisitionFunction, log_weights: Tensor) -> None:
@@ -132,11 +127,8 @@ class BayesianOverPriors(OverPriors):
 class LikeliestPrior(OverPriors):
     """a^p(x) under the prior with the largest marginal likelihood (type II maximum likelihood over the set).
 
-    Args:
-        base: see ``OverPriors``.
-        log_likelihood: log P(D | p), broadcasting to ``model.batch_shape`` (``ArmGP.log_likelihood``).
-
-    Source: Rasmussen & Williams 2006, section 5.4.1, over a finite set.
+    ``log_likelihood``: log P(D | p), broadcasting to ``model.batch_shape`` (``ArmGP.log_likelihood``). Source:
+    Rasmussen & Williams 2006, section 5.4.1, over a finite set.
     """
 
     def __init__(self, base: AcquisitionFunction, log_likelihood: Tensor) -> None:

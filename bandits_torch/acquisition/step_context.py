@@ -44,11 +44,9 @@ class StepContext:
 
 
 class AtStep(Protocol):
-    """An acquisition class, or a factory of acquisition functions, that needs more of a step than a width.
-
-    An index policy calls ``at_step`` once per step if it exists. It calls any other acquisition class with the model,
-    and with ``width=`` if the policy has one.
-    """
+    """An acquisition class, or a factory of acquisition functions, that needs more of a step than a width: an index
+    policy calls ``at_step`` once per step if it exists, and any other class with the model, and ``width=`` if it has
+    one."""
 
     def at_step(self, model: Model, step: StepContext) -> AcquisitionFunction:
         """The acquisition of this step."""

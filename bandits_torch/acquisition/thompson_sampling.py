@@ -1,5 +1,5 @@
-"""Randomised choices: joint draws of the posterior over a finite set; pathwise draws (a draw of the prior, corrected by
-the data) over large sets of arms or the points of a domain; and the probability of playing an arm."""
+"""Randomised choices: joint draws of the posterior over a finite set; pathwise draws over large sets of arms or the
+points of a domain; and the probability of playing an arm."""
 
 from __future__ import annotations
 
@@ -40,12 +40,10 @@ _NEGLIGIBLE = 1e-12  # observations with a smaller covariance over time with the
 class IndependentDraws(AcquisitionFunction, ABC):
     """Evaluates point i of a batch on draw i of the posterior; the draws are independent.
 
-    With m pending points (``set_X_pending``, m x d) the next point is evaluated on draw m. The q points that BoTorch
-    chooses sequentially then maximise q independent draws, as in parallel Thompson sampling
-    (Kandasamy et al. 2018, Parallelised Bayesian optimisation via Thompson sampling, Algorithm 1). The value of X with
-    q > 1 points is the sum of their values, as in BoTorch's ``PathwiseThompsonSampling``.
-
-    Subclasses make the first draw at construction (``_draws``). Each further draw is made when it is first needed.
+    With m pending points (``set_X_pending``, m x d) the next point is evaluated on draw m. So the q points that BoTorch
+    chooses sequentially maximise q independent draws (Kandasamy et al. 2018, Parallelised Bayesian optimisation via
+    Thompson sampling, Algorithm 1). The value of X with q > 1 points is the sum of their values, as in BoTorch's
+    ``PathwiseThompsonSampling``. Subclasses make the first draw at construction (``_draws``).
 
     Attributes:
         is_draw: True: while pulls are pending, a policy draws from the posterior without them.
@@ -56,8 +54,8 @@ class IndependentDraws(AcquisitionFunction, ABC):
     _draws: list[Any]
 
     @abstractmethod
-    def _further_draw(self, k: int) -> Any:
-        """Draw k >= 1."""
+    def _draw(self, k: int) -> Any:
+        """Draw k = 0, 1, ..."""
 
     @abstractmethod
     def _value(self, draw: Any, X: Tensor) -> Tensor:
@@ -67,7 +65,7 @@ class IndependentDraws(AcquisitionFunction, ABC):
     def forward(self, X: Tensor) -> Tensor:
         first = 0 if self.X_pending is None else self.X_pending.shape[-2]
         while len(self._draws) < first + X.shape[-2]:
-            self._draws.append(self._further_draw(len(self._draws)))
+            self._draws.append(self._draw(len(self._draws)))
         value = self._value(self._draws[first], X[..., :1, :])
         for i in range(1, X.shape[-2]):
             value = value + self._value(self._draws[first + i], X[..., i : i + 1, :])
@@ -78,28 +76,24 @@ class IndependentDraws(AcquisitionFunction, ABC):
 class ThompsonSampling(IndependentDraws):
     """One draw f ~ GP(mu, width^2 k) of the whole function over a finite set, used as the index.
 
-    The draw is made at construction, jointly over all choices: independent draws of the marginals would ignore the
-    correlation of neighbouring arms and explore far too much. With ``ArmGP`` the choices are its arms, each batch
+    The draw is made at construction, jointly over all choices. With ``ArmGP`` the choices are its arms, each batch
     member has a separate draw, and X are arm indices. With any other model X must be rows of ``choices``.
-    Batches of q > 1 points are the maximisers of q independent draws (``set_X_pending``, ``IndependentDraws``).
 
     Args:
         model: an ``ArmGP``, or any single-output BoTorch model together with ``choices``.
         width: v_t of GP-TS (Chowdhury & Gopalan 2017, Algorithm 2), which scales the posterior standard
             deviation; 1 is plain Thompson sampling. A number, a tensor of ``model.batch_shape`` or a ``Width``.
-        base_samples: standard normal numbers, ``model.batch_shape x N``, for the first draw; by default, and for
-            further draws (for pending points) always, they come from PyTorch's global generator.
+        base_samples: standard normal numbers, ``model.batch_shape x N``, for the first draw; other draws use PyTorch's
+            global generator.
         choices: ``N x d`` inputs, for a model other than ``ArmGP``.
         time: when the arms will be pulled, for a drifting ``ArmGP`` (default: its latest observation).
         X_pending: points chosen and not yet observed, ``m x d``, as ``set_X_pending`` takes them.
         root: R, ``model.batch_shape x N x N``, of draws mu + width R z with standard normal z, in place of a root of
             the posterior covariance (``PredictiveSampling``); for an ``ArmGP``.
 
-    Cost: O(N^2) per batch member of a static ``ArmGP`` in the covariance form, which updates a root of its covariance
-    with each observation (``joint_root``). Any other model needs a Cholesky factor of the N x N posterior covariance,
-    O(N^3), with the smallest sufficient jitter, from 1e-12 of the largest variance upwards, if the factorisation fails.
-
-    Raises ValueError for ``base_samples`` of another shape, and for superfluous or missing ``choices``.
+    Cost: O(N^2) per batch member of a static ``ArmGP`` in the covariance form (``joint_root``). Any other model needs a
+    Cholesky factor of the N x N posterior covariance, O(N^3), with the smallest sufficient jitter if it fails. Raises
+    ValueError for ``base_samples`` of another shape, and for superfluous or missing ``choices``.
     """
 
     def __init__(
@@ -126,7 +120,7 @@ class ThompsonSampling(IndependentDraws):
         self.choices: Tensor | None
         self.register_buffer("_scale", width_now(width, model))
         self._scale: Tensor
-        self._draws = [self._drawn(base_samples)]
+        self._draws = [self._draw(0, base_samples)]
         self.set_X_pending(X_pending)
 
     @classmethod
@@ -136,7 +130,7 @@ class ThompsonSampling(IndependentDraws):
         return cls(model, width, base_samples=step.base_samples(), choices=step.choices(), time=step.time)
 
     @torch.no_grad()
-    def _drawn(self, base_samples: Tensor | None = None) -> Tensor:
+    def _draw(self, k: int, base_samples: Tensor | None = None) -> Tensor:
         """A draw over all choices, ``model.batch_shape x N``."""
         model, choices = self.model, self.choices
         if isinstance(model, ArmModel):
@@ -164,9 +158,6 @@ class ThompsonSampling(IndependentDraws):
         noise = (samples.to(mean).unsqueeze(-2) @ root.mT).squeeze(-2)
         return mean + (noise if width is None else width.to(mean).unsqueeze(-1) * noise)
 
-    def _further_draw(self, k: int) -> Tensor:
-        return self._drawn()
-
     def _value(self, draw: Tensor, X: Tensor) -> Tensor:
         if self.choices is None:
             return at_arms(draw, X[..., 0, 0].long())
@@ -178,15 +169,12 @@ class ThompsonSampling(IndependentDraws):
 class PredictiveSampling(Described):
     """Predictive sampling: plays the best arm of the mean of f(t) given the past and a draw of all future rewards.
 
-    Thompson sampling draws f(t) from its posterior, so it also explores what will change before the information can be
-    used. Predictive sampling draws the rewards of all arms at t + d, t + 2d, ... from the posterior, and plays the best
-    arm of E[f(t) | the past, these rewards]. It ignores information about the present that says nothing about the
-    future. The definition is that of the source; rewards of all arms and the closed form below are ours.
+    Thompson sampling also explores what will change before the information can be used. Predictive sampling draws the
+    rewards of all arms at t + d, t + 2d, ... from the posterior, and plays the best arm of E[f(t) | the past, these
+    rewards]. The definition is that of the source; rewards of all arms and the closed form below are ours.
 
     Between steps f(t + d) = a f(t) + an independent GP of covariance c K (``MarkovTimeKernel.transition``). Let J be
-    the information (inverse covariance) about f(t + d) in the rewards from t + d on, each with noise variance lambda.
-    One reward of every arm gives I / lambda, and the information of later rewards about f(t + 2d) passes through one
-    more transition:
+    the information (inverse covariance) about f(t + d) in the rewards from t + d on, each with noise variance lambda:
 
         J = I / lambda + a^2 (c K + J^{-1})^{-1}.
 
@@ -199,17 +187,16 @@ class PredictiveSampling(Described):
 
         R R^T = a^2 C (a^2 C + B)^{-1} C,    R = a C L^{-T},    L L^T = a^2 C + B.
 
-    If nothing is forgotten (a = 1, c = 0), v = 0 and R R^T = C: this is Thompson sampling. If everything is forgotten
-    (a = 0), R = 0: the arm with the largest posterior mean is played.
+    If nothing is forgotten (a = 1, c = 0), R R^T = C: this is Thompson sampling. If everything is forgotten (a = 0),
+    R = 0: the arm with the largest posterior mean is played.
 
     Args:
         model: an ``ArmGP``, static or with a stationary Markov kernel over time (``ExponentialForgettingKernel``).
         interval: d, the time between rewards.
 
-    Cost: O(N^3) once for the eigenvectors of each K, and O(N^3) per batch member and draw.
-
-    Source: Liu, Van Roy & Xu 2022 (arXiv 2205.01970), whose abstract and introduction were read; the derivation is this
-    package's, and no theorem is claimed. Raises ValueError for a model of another kind, and ``interval`` <= 0.
+    Cost: O(N^3) once for the eigenvectors of each K, and O(N^3) per batch member and draw. Source: Liu, Van Roy & Xu
+    2022 (arXiv 2205.01970), whose abstract and introduction were read; the derivation is this package's, and no theorem
+    is claimed. Raises ValueError for a model of another kind, and ``interval`` <= 0.
     """
 
     is_draw = True  # see ``IndependentDraws``
@@ -328,13 +315,10 @@ class PathwiseThompsonSampling:
         f(x, now) = m(x) + g(x, now) + k((x, now), data) (K_t + lambda I)^{-1} (y - m - g(data) - e).
 
     g(x, t) = a(x)^T w(t) with rows a(x) of a root A, A A^T = K over the arms, and w(t) independent Gauss-Markov
-    paths with the time kernel's covariance, drawn exactly at the times of the data and now. The
-    draw is exact if A is: for an exact ``root`` (such as ``GridDraws.root``), and by default for up to 2 000 arms. For
-    more arms, A consists of random Fourier features (squared exponential and Matern kernels). The covariance of g then
-    differs from the kernel by at most about 2 sqrt(ln(N) / features) k(x, x) at all pairs of arms; the correction by
-    the data stays exact.
-
-    Pass it to ``IndexPolicy`` as the acquisition.
+    paths with the time kernel's covariance, drawn exactly at the times of the data and now. The draw is exact if A is:
+    for an exact ``root``, and by default for up to 2 000 arms. For more arms, A consists of random Fourier features
+    (squared exponential and Matern kernels). The covariance of g then differs from the kernel by at most about
+    2 sqrt(ln(N) / features) k(x, x).
 
     Args:
         model: the ``ArmGP`` of later calls, with one kernel, which is read at construction.
@@ -479,10 +463,10 @@ class _ArmDraw(IndependentDraws):
 
     def __init__(self, model: Model, draw: Callable[[], Tensor]) -> None:
         super().__init__(model)
-        self._draw, self._draws = draw, [draw()]
+        self._next, self._draws = draw, [draw()]
 
-    def _further_draw(self, k: int) -> Tensor:
-        return self._draw()
+    def _draw(self, k: int) -> Tensor:
+        return self._next()
 
     def _value(self, draw: Tensor, X: Tensor) -> Tensor:
         return at_arms(draw, X[..., 0, 0].long())
@@ -506,14 +490,12 @@ class PathwisePointDraw(IndependentDraws):
             their own noise variances.
         width: as for ``ThompsonSampling``.
         time: the time of the draw, if inputs have a time column; the time in X is ignored.
-        seeds: one per batch member; they determine the draws. Batches of q > 1 points are the
-            maximisers of q independent draws (``set_X_pending``, ``IndependentDraws``).
+        seeds: one per batch member; they determine the draws.
         features: number of random Fourier features, even.
         X_pending: points chosen and not yet observed, ``m x d``, as ``set_X_pending`` takes them.
 
-    Cost: with n observations, O(n^3 + n^2 features) per draw and O(n + features) per evaluated point.
-
-    Raises ValueError for a model or kernel of another kind, and arguments that do not fit it.
+    Cost: with n observations, O(n^3 + n^2 features) per draw and O(n + features) per evaluated point. Raises ValueError
+    for a model or kernel of another kind, and arguments that do not fit it.
     """
 
     def __init__(
@@ -544,7 +526,7 @@ class PathwisePointDraw(IndependentDraws):
         scale = width_now(width, model).to(model.noise_variance).expand(model.batch_shape).reshape(members)
         self.register_buffer("_scale", scale)
         self._scale: Tensor
-        self._draws = [self._drawn(self.seeds)]
+        self._draws = [self._draw(0)]
         self.set_X_pending(X_pending)
 
     @classmethod
@@ -554,14 +536,14 @@ class PathwisePointDraw(IndependentDraws):
         return cls(model, width, time=step.time, seeds=step.seeds() or (0,))
 
     @torch.no_grad()
-    def _drawn(self, seeds: list[int]) -> list[_PointDraw]:
+    def _draw(self, k: int) -> list[_PointDraw]:
         """A draw of every member."""
+        seeds = self.seeds
+        if k > 0:
+            streams = [torch.Generator().manual_seed(seed) for seed in seeds]
+            seeds = [int(torch.randint(2**62, (k,), generator=stream)[-1]) for stream in streams]
         model, members = cast(OnlineGP, self.model), enumerate(zip(self._scale, seeds, strict=True))
         return [_PointDraw(model, s, scale, self.time, seed, self.features) for s, (scale, seed) in members]
-
-    def _further_draw(self, k: int) -> list[_PointDraw]:
-        streams = [torch.Generator().manual_seed(seed) for seed in self.seeds]
-        return self._drawn([int(torch.randint(2**62, (k,), generator=stream)[-1]) for stream in streams])
 
     def _value(self, draw: list[_PointDraw], X: Tensor) -> Tensor:
         """X: ``t_batch x 1 x D`` (``t_batch`` ends in S, or broadcasts with it, for S members)."""
