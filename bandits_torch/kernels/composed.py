@@ -1,8 +1,5 @@
-"""Kernels composed of others: space x time, arm x context, a stack of candidate priors; and their Fourier features.
-
-The features are registered with BoTorch, so its pathwise sampling works on any GP with a ``SpatioTemporalKernel`` whose
-two kernels have Fourier features.
-"""
+"""Kernels composed of others: space x time, arm x context, a stack of candidate priors; and their Fourier features,
+registered with BoTorch for its pathwise sampling."""
 
 from __future__ import annotations
 
@@ -41,10 +38,9 @@ class SpatioTemporalKernel(Kernel):
 
     Inputs are ``... x n x (d + 1)``; the kernels' batch shapes broadcast. Cost: both kernels and a product of O(n m).
 
-    Raises ValueError if one of the two is not a kernel, and for inputs of fewer than 2 columns.
-
-    Source: Bogunovic et al. 2016, section 3, for exponential forgetting; a product of kernels is a kernel (Rasmussen
-    & Williams 2006, section 4.2.4).
+    Raises ValueError if one of the two is not a kernel, and for inputs of fewer than 2 columns. Source: Bogunovic et
+    al. 2016, section 3, for exponential forgetting; a product of kernels is a kernel (Rasmussen & Williams 2006,
+    section 4.2.4).
     """
 
     def __init__(self, space_kernel: Kernel, time_kernel: Kernel, **kwargs: Any) -> None:
@@ -106,13 +102,9 @@ def arm_context_kernel(
       For effects that are added to the reward of every arm: the offset of a period (``PeriodKernel``), a cycle.
     * ``"additive"``: k + h + k h = (1 + k) (1 + h) - 1: effects of arm and context, and their interaction.
 
-    Args:
-        arm_kernel: k, over the d columns of the features.
-        context_kernel: h, over the c columns of the context.
-        arm_dim, context_dim: d and c, >= 1.
-        combine: one of the three.
-
-    The kernels are copied. Raises ValueError for arguments of another kind.
+    ``arm_kernel`` and ``context_kernel``, k and h, are over the ``arm_dim`` = d columns of the features and the
+    ``context_dim`` = c columns of the context; they are copied. ``combine``: one of the three. Raises ValueError for
+    arguments of another kind.
 
     Source: Krause & Ong 2011, section 5.1 (products and sums of kernels over actions and contexts); Duvenaud,
     Nickisch & Rasmussen 2011, Additive Gaussian processes, for the sum of all orders.
@@ -141,8 +133,8 @@ def _over(name: str, kernel: Kernel, first: int, count: int) -> Kernel:
 
 
 def kernel_of_member(kernel: Kernel, index: int) -> Kernel:
-    """A copy of the kernel of batch member ``index``; without a batch, or in a batch of one, that kernel for every
-    index. ``active_dims`` are set aside, because GPyTorch would index them too."""
+    """A copy of the kernel of batch member ``index``, modulo the size of the batch. ``active_dims`` are set aside,
+    because GPyTorch would index them too."""
     whole = copy.deepcopy(kernel)
     if not len(kernel.batch_shape):
         return whole
@@ -259,8 +251,7 @@ def _features_of_forgetting(
 def _features_of_product(
     kernel: SpatioTemporalKernel, *, num_inputs: int, num_outputs: int
 ) -> KernelFeatureMap:
-    """The spectral density of a product over different inputs is the product of the two densities, so their frequencies
-    are drawn independently and concatenated."""
+    """Frequencies of a product over different inputs are drawn independently and concatenated."""
     _one_kernel(kernel)
     space = gen_kernel_features(kernel.space_kernel, num_inputs=num_inputs - 1, num_outputs=num_outputs)
     time = gen_kernel_features(kernel.time_kernel, num_inputs=1, num_outputs=num_outputs)

@@ -63,9 +63,7 @@ class MarkovTimeKernel(TimeKernel):
     """A covariance k(s, t) between times with k(r, t) k(s, s) = k(r, s) k(s, t) for r <= s <= t.
 
     With such a kernel, a model over a fixed set of arms updates its posterior from step to step without the past
-    observations, and its state is one number per arm, the smallest possible.
-    Inputs of the kernel are times in one column, ``... x n x 1``, in any unit.
-
+    observations, and its state is one number per arm. Inputs are times in one column, ``... x n x 1``, in any unit.
     Parameters take the dtype of the tensors they are built from; Python numbers give float64.
 
     Source: Rasmussen & Williams 2006, appendix B.2. Constructor arguments are those of ``gpytorch.kernels.Kernel``.
@@ -125,12 +123,10 @@ class ExponentialForgettingKernel(MarkovTimeKernel):
     Args:
         forgetting_rate: eps, per unit of time, strictly between 0 and 1; a number or a tensor of the batch
             shape (one rate per candidate prior, say).
-        forgetting_rate_prior: prior over eps.
-        forgetting_rate_constraint: constraint on eps; (0, 1) by default.
+        forgetting_rate_prior, forgetting_rate_constraint: over eps, and on it; (0, 1) by default.
         batch_shape: shape of a batch of kernels.
 
-    Raises:
-        ValueError: for a rate outside the constraint or of another shape.
+    Raises ValueError for a rate outside the constraint or of another shape.
     """
 
     is_stationary = True
@@ -179,14 +175,11 @@ class WienerKernel(MarkovTimeKernel):
         drift_variance: v > 0, prior variance gained per unit of time, in units of the prior variance at
             ``start``; a number or a tensor of the batch shape.
         start: the time at which the function has the prior variance.
-        drift_variance_prior: prior over v.
-        drift_variance_constraint: constraint on v; positive by default.
+        drift_variance_prior, drift_variance_constraint: over v, and on it; positive by default.
         batch_shape: shape of a batch of kernels.
 
-    Raises:
-        ValueError: for a drift variance outside the constraint or of another shape, or ``start`` not finite.
-
-    Source: the covariance of Brownian motion (Rasmussen & Williams 2006, appendix B.2), started from variance 1.
+    Raises ValueError for a drift variance outside the constraint or of another shape, or ``start`` not finite. Source:
+    the covariance of Brownian motion (Rasmussen & Williams 2006, appendix B.2), started from variance 1.
     """
 
     is_stationary = False
@@ -254,12 +247,11 @@ def elapsed_between(s: Tensor | float, t: Tensor | float) -> Tensor:
 class StateSpaceTimeKernel(TimeKernel):
     """A stationary kernel over time that has a linear Gaussian state.
 
-    ``forward`` gives its covariance, so it works wherever a GPyTorch kernel does. ``state_space()`` gives its state,
-    with which an ``ArmGP`` learns at a cost that does not grow with time. Its sum or product with a kernel that
-    ``state_space_of`` supports is a ``StateSpaceTimeKernel`` too.
+    ``state_space()`` gives its state, with which an ``ArmGP`` learns at a cost that does not grow with time. Its sum or
+    product with a kernel that ``state_space_of`` supports is a ``StateSpaceTimeKernel`` too.
 
-    Inputs are times in one column, ``... x n x 1``, in any unit. Differences are taken first, so a clock of 1e9 loses
-    no precision. Parameters take the dtype of the tensors they are built from; Python numbers give float64.
+    Inputs are times in one column, ``... x n x 1``, in any unit. Parameters take the dtype of the tensors they are
+    built from; Python numbers give float64.
 
     Source: Hartikainen & Sarkka 2010. Constructor arguments are those of ``gpytorch.kernels.Kernel``.
     """
@@ -287,9 +279,8 @@ class MaternTimeKernel(StateSpaceTimeKernel, MaternKernel):
         nu: 0.5, 1.5 or 2.5.
         lengthscale_prior, lengthscale_constraint, batch_shape, active_dims: of ``gpytorch.kernels.MaternKernel``.
 
-    Raises ValueError for another ``nu``, and a length-scale that is not finite and > 0.
-
-    Source: Hartikainen & Sarkka 2010, section 4; Rasmussen & Williams 2006, equation 4.17.
+    Raises ValueError for another ``nu``, and a length-scale that is not finite and > 0. Source: Hartikainen & Sarkka
+    2010, section 4; Rasmussen & Williams 2006, equation 4.17.
     """
 
     def __init__(
@@ -334,9 +325,8 @@ class PeriodicTimeKernel(StateSpaceTimeKernel, PeriodicKernel):
         period_length_prior, period_length_constraint, lengthscale_prior, lengthscale_constraint: GPyTorch's.
         batch_shape, active_dims: of ``gpytorch.kernels.PeriodicKernel``.
 
-    Raises ValueError for parameters that are not finite and > 0 and an ``order`` that is not an integer >= 0.
-
-    Source: Solin & Sarkka 2014, Explicit link between periodic covariance functions and state space models.
+    Raises ValueError for parameters that are not finite and > 0 and an ``order`` that is not an integer >= 0. Source:
+    Solin & Sarkka 2014, Explicit link between periodic covariance functions and state space models.
     """
 
     def __init__(
@@ -378,8 +368,6 @@ class PeriodicTimeKernel(StateSpaceTimeKernel, PeriodicKernel):
 
 
 class _OfTimeKernels(StateSpaceTimeKernel):
-    """Base class of sums and products."""
-
     def __init__(self, kernels: Sequence[Kernel]) -> None:
         some = isinstance(kernels, Sequence) and len(kernels) > 0
         validation.require(some, "kernels", kernels, "at least one kernel, in a sequence")
@@ -420,9 +408,7 @@ class QuasiPeriodicKernel(ProductOfTimeKernels):
         nu: of the Matern part; 0.5 has the smallest state, 1 + 2 J numbers.
         batch_shape: of both parts.
 
-    Raises ValueError as its parts do.
-
-    Source: Solin & Sarkka 2014, section 3.4.
+    Raises ValueError as its parts do. Source: Solin & Sarkka 2014, section 3.4.
     """
 
     def __init__(
