@@ -28,12 +28,11 @@ class BanditNode(ExternalGenerationNode):
 
     Every parameter has coordinates in the policy's unit cube: one for a range, its logarithm, an integer or an ordered
     choice (its rank), and one per value for other choices. Fixed parameters are passed on. Points that are pending in
-    Ax lower the variance (``Policy.choose_many``) and leave the mean unchanged. Ax also calls a completed trial pending
-    while any metric lacks data; here such a trial is not pending.
+    Ax are pending pulls (``Policy.choose_many``), except completed trials while a metric lacks data.
 
     A point may be generated again, because the objective may have changed there. Standard errors in Ax's data are not
-    used. The node holds its policy in memory. Ax cannot save external nodes, so save the experiment with another
-    generation strategy. After loading, a new node learns the experiment's trials again.
+    used. Ax cannot save external nodes, so save the experiment with another generation strategy. After loading, a new
+    node learns the experiment's trials again.
 
     Args:
         policy: called with a ``Domain``, ``search`` and ``seed``; by default ``recipes.auto``. Other recipes take a
@@ -44,10 +43,9 @@ class BanditNode(ExternalGenerationNode):
         seed: seed of all random numbers.
         name, transition_criteria: of ``GenerationNode``.
 
-    Cost: a step of the policy for each arm learned and each pending arm.
-
-    Raises ValueError for arguments of another type, and while generating for several objectives, constraints on
-    outcomes or parameters, and parameters that depend on others.
+    Cost: a step of the policy for each arm learned and each pending arm. Raises ValueError for arguments of another
+    type, and while generating for several objectives, constraints on outcomes or parameters, and parameters that depend
+    on others.
     """
 
     def __init__(
@@ -133,7 +131,6 @@ class BanditNode(ExternalGenerationNode):
         return found
 
     def _values(self, parameters: _Values) -> tuple[Any, ...]:
-        """The values of all parameters, in their order."""
         return tuple(parameters.get(name) for name in self._parameters)
 
     def _point(self, values: _Values) -> Tensor:

@@ -32,10 +32,9 @@ class BanditSampler(BaseSampler):
     because of a condition, the policy learns it at the middle of the parameter's range. A new parameter is first
     sampled by ``independent_sampler``. Then the policy is built again over the larger cube and learns all trials again.
 
-    Running trials count as pending (``Policy.choose_many``): they lower the variance and leave the mean unchanged. So
-    ``n_jobs`` works, and so do several processes on one storage; a process sees which parameters the running trials of
-    the others have suggested. Failed and pruned trials are not learned, and pruners do not use the sampler. An infinite
-    value is learned as the worst (or best) finite value so far.
+    Running trials count as pending (``Policy.choose_many``), so ``n_jobs`` works, and so do several processes on one
+    storage. Failed and pruned trials are not learned. An infinite value is learned as the worst (or best) finite value
+    so far.
 
     Args:
         policy: called with a ``Domain``, ``search`` and ``seed``; by default ``recipes.auto``. Other recipes, such as
@@ -49,7 +48,6 @@ class BanditSampler(BaseSampler):
         seed: seed of all random numbers; None: a different one for every sampler.
 
     Cost: a step of the policy for each trial learned and each running trial; all again when the parameters change.
-
     Raises ValueError for arguments of another type, and while sampling for several objectives and for constraints.
     """
 
@@ -148,17 +146,14 @@ class BanditSampler(BaseSampler):
         return self._independent.sample_independent(study, trial, param_name, param_distribution)
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
-        """See Optuna: passed to ``independent_sampler``."""
         self._independent.before_trial(study, trial)
 
     def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Any) -> None:
-        """See Optuna: passed to ``independent_sampler``."""
         self._independent.after_trial(study, trial, state, values)
 
     # -- the policy ------------------------------------------------------------------------------------
 
     def _begin(self, study: str, axes: dict[str, Axis]) -> None:
-        """Build a new policy over these parameters."""
         space = Space(axes)
         self._policy = policy_over(  # first: it may raise
             space, self._build, initial=self._startup, seed=self._seed, standardise=self._standardise
@@ -211,7 +206,6 @@ class BanditSampler(BaseSampler):
 
 
 def _one_objective(study: Study) -> None:
-    """Raise ValueError for a study of several objectives."""
     count = len(study.directions)
     validation.require(count == 1, "study.directions", study.directions, "one: a bandit has one reward")
 
@@ -247,7 +241,6 @@ def _around(axis: Axis | None, given: BaseDistribution) -> Axis:
 
 
 def _ends(given: BaseDistribution) -> tuple[float, float]:
-    """The least and the largest value, as numbers."""
     if isinstance(given, CategoricalDistribution):
         return 0.0, len(given.choices) - 1.0
     return float(given.low), float(given.high)

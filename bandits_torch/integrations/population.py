@@ -1,7 +1,4 @@
-"""Hyperparameter schedules for a population of training runs, independent of the tool that runs it.
-
-The gains of the members are modelled as Gaussian processes over hyperparameters and time, which propose new values.
-"""
+"""Hyperparameter schedules for a population of training runs, independent of the tool that runs it."""
 
 from __future__ import annotations
 
@@ -55,11 +52,7 @@ class Range(Axis):
 
 
 class Ranges(Space):
-    """A space of ``Range`` axes in D columns.
-
-    Args:
-        axes: by name, in order; at least one.
-    """
+    """A space of ``Range`` axes, ``axes`` by name, in D columns."""
 
     def __init__(self, axes: Mapping[str, Range]) -> None:
         super().__init__(axes)
@@ -125,11 +118,10 @@ class Population:
         m0(x) + m(x) + width sqrt(v(x)),    m0(x) = -mean of (2 x_j - 1)^2 over the numeric ranges,
 
     at the score and time of the member whose weights are taken over. v counts the current stretches of other members
-    as if their gains were known (Desautels, Krause & Burdick 2014, GP-BUCB). m0 is the prior mean: the best value
-    usually lies inside its range, but without m0 an upper bound begins at the ends, where uncertainty is largest.
-    Candidates are Sobol points, values tried before and their neighbours, and then neighbours of the best. All are
-    rounded to values, so integers and categories are never relaxed. Until two gains are known, and for a ``source``
-    that has not reported, proposals are Sobol points.
+    as if their gains were known (Desautels, Krause & Burdick 2014, GP-BUCB). The prior mean m0 says that the best value
+    usually lies inside its range (``LoweredEnds``). Candidates, rounded to values, are Sobol points, values tried
+    before and their neighbours, and then neighbours of the best. Until two gains are known, and for a ``source`` that
+    has not reported, proposals are Sobol points.
 
     Args:
         space: the ranges of the hyperparameters. Values are numbers; the value of a category is its position.
@@ -268,13 +260,9 @@ def _neighbours(X: Tensor, distance: float, generator: torch.Generator) -> Tenso
 def levelled(time: Tensor, gain: Tensor) -> Tensor:
     """Normal scores of gains among the gains of about the same time, (n,).
 
-    Gains shrink by orders of magnitude as training converges, and a run that collapses loses more than all others gain
-    together. Only the order of gains at the same time matters for a choice. So the score is the normal quantile of a
-    gain's relative rank among the gains whose stretches began at most 1.5 intervals before or after its own.
-
-    Args:
-        time: (n,) in intervals.
-        gain: (n,); minus infinity for a failed run.
+    Gains shrink by orders of magnitude as training converges, and only their order at the same time matters for a
+    choice. So the score is the normal quantile of a gain's relative rank among the gains whose stretches began at most
+    1.5 intervals before or after its own. ``time``, in intervals, and ``gain``, minus infinity for a failed run: (n,).
     """
     near = ((time.unsqueeze(-1) - time).abs() <= _NEAR).double()
     less = (gain < gain.unsqueeze(-1)).double() + 0.5 * (gain == gain.unsqueeze(-1)).double()
@@ -294,13 +282,8 @@ def mixture_of_gains(
 
     The six processes with the largest evidence predict together, weighted by it.
 
-    Args:
-        X: (n, d) in the unit cube; some columns may exceed it slightly.
-        time: (n,), in intervals.
-        target: (n,), of mean about 0 and variance about 1.
-        pending: (1, k, d + 1), [x, time] of stretches whose gain is not known yet, which lower the variance.
-        seed: seed of the sequence.
-
+    ``X``: (n, d), about in the unit cube; ``time``: (n,), in intervals; ``target``: (n,), of mean about 0 and variance
+    about 1; ``pending``: (1, k, d + 1), [x, time] of stretches whose gain is not known yet, which lower the variance.
     Cost: O(P n^3), P = 32 priors.
     """
     n, d = X.shape
@@ -326,12 +309,8 @@ def mixture_of_gains(
 
 
 def _draws(d: int, seed: int) -> Tensor:
-    """Hyperparameters drawn from their prior, (P, d + 3): d length-scales, noise, forgetting rate, timescale.
-
-    Length-scales are log-normal about sqrt(d) / 2, noise is log-uniform between 1/50 and 10 times the variance of the
-    function. Half of the processes forget exponentially, at rates from 0.003 to 0.5 an interval, half change smoothly,
-    over 3 to 100 intervals, both log-uniform.
-    """
+    """Hyperparameters drawn from their prior, (P, d + 3): d length-scales, log-normal, and log-uniform noise, in units
+    of the function's variance, forgetting rate and timescale. Half of the processes forget, half change smoothly."""
     u = SobolEngine(d + 2, scramble=True, seed=seed).draw(_DRAWN, dtype=torch.float64).clamp(1e-4, 1 - 1e-4)
     lengthscale = 0.5 * math.sqrt(d) * (0.8 * torch.special.ndtri(u[:, :d])).exp()
     noise = 0.02 * 500.0 ** u[:, d]

@@ -133,7 +133,6 @@ class PB2(PopulationBasedTraining):
         return decision
 
     def on_trial_complete(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> None:
-        """The trial stops training."""
         self.population.leave(trial.trial_id)
         super().on_trial_complete(tune_controller, trial, result)
 
@@ -143,7 +142,6 @@ class PB2(PopulationBasedTraining):
         super().on_trial_error(tune_controller, trial)
 
     def on_trial_remove(self, tune_controller: Any, trial: Trial) -> None:
-        """The trial stops training."""
         self.population.leave(trial.trial_id)
         super().on_trial_remove(tune_controller, trial)
 
@@ -207,12 +205,10 @@ class PB2(PopulationBasedTraining):
         return kept["trials"]
 
     def _numbers(self, config: Mapping[str, Any]) -> dict[str, float]:
-        """The hyperparameters of a configuration, as numbers in their ranges."""
         given = {name: _at(config, self._paths[name]) for name in self.population.space.axes}
         return {name: self._entries[name].number(value) for name, value in given.items()}
 
     def _values(self, numbers: Mapping[str, float], like: Mapping[str, Any]) -> dict[str, Any]:
-        """Values of all hyperparameters at these numbers in their ranges, of the types of the values ``like``."""
         return {
             name: entry.value(numbers.get(name, entry.only), like.get(name))
             for name, entry in self._entries.items()
@@ -264,7 +260,6 @@ def _place(value: Any, values: Sequence[Any]) -> int:
 
 
 def _leaves(bounds: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Ranges of a nested mapping, each with its keys."""
     for key, value in bounds.items():
         if isinstance(value, Mapping) and set(value) != {"grid_search"}:
             yield from _leaves(value, (*above, key))
@@ -273,7 +268,6 @@ def _leaves(bounds: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[
 
 
 def _entry(path: tuple[str, ...], given: Any) -> _Entry:
-    """The ``_Entry`` of an entry of ``hyperparam_bounds``."""
     name = "hyperparam_bounds" + "".join(f"[{key!r}]" for key in path)
     if isinstance(given, Categorical | Mapping):
         values = list(given["grid_search"] if isinstance(given, Mapping) else given.categories)
@@ -314,7 +308,6 @@ def _at(config: Mapping[str, Any], path: tuple[str, ...]) -> Any:
 
 
 def _put(config: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
-    """Set the value under nested keys."""
     for key in path[:-1]:
         config = config.setdefault(key, {})
     config[path[-1]] = value

@@ -39,15 +39,14 @@ class TimeVaryingUCBGenerator(Generator):
     """Upper confidence bounds of the recipe ``auto`` over the variables; each shot is learned once.
 
     It replaces Xopt's ``time_dependent_upper_confidence_bound``, which fits a new model to all data for every shot.
-    Kernels over time, length-scales, noise and unit are learned online. At most ``capacity`` shots are held, so the
-    cost of a shot does not grow. No initial data are needed: the first shots are Sobol points.
+    At most ``capacity`` shots are held, so the cost of a shot does not grow. No initial data are needed: the first
+    shots are Sobol points.
 
     With constraints, each constrained output has a separate model, and the generator maximises
 
         (upper bound of the objective in its learned unit) + sum_i ln P(constraint i holds),
 
-    so it avoids points that break a constraint with near certainty. This is no guarantee: shots may break constraints
-    that are still being learned. For limits that must hold use ``recipes.safe_gp_ucb``.
+    which is no guarantee: for limits that must hold use ``recipes.safe_gp_ucb``.
 
     Rows without a finite objective, constraints and time are not learned. If earlier data change (``remove_data``,
     ``reset_data``), or the objective's direction, a constraint or an attribute, all data are learned again.
@@ -64,11 +63,9 @@ class TimeVaryingUCBGenerator(Generator):
         seed: seed of all random numbers.
         state: the learned state, in Xopt's YAML: after a reload the generator continues with the same bits.
 
-    Cost: a step of ``PointAveraging`` for each shot and each output.
-
-    Raises ValueError (Xopt's ``VOCSError``) for several objectives, and for discrete or contextual variables. Raises
-    ValueError for an objective to explore, ``max_travel_distances`` that are not one number above 0 for each variable,
-    and a ``move_price`` with constraints.
+    Cost: a step of ``PointAveraging`` for each shot and each output. Raises ValueError (Xopt's ``VOCSError``) for
+    several objectives, and for discrete or contextual variables. Raises ValueError for an objective to explore,
+    ``max_travel_distances`` that are not one number above 0 for each variable, and a ``move_price`` with constraints.
     """
 
     name = "time_varying_ucb"
@@ -215,7 +212,6 @@ class _WithinLimits(PointAveraging):
     limits: Sequence[tuple[PointAveraging, float, float]] = ()
 
     def acquisition(self) -> AcquisitionFunction:
-        """The upper bound plus the log probabilities."""
         return _Feasible(super().acquisition(), self.limits) if self.limits else super().acquisition()
 
 
@@ -230,7 +226,6 @@ class _Feasible(AcquisitionFunction):
         self._limits = [(model.mixture(), low, high) for model, low, high in limits]
 
     def forward(self, X: Tensor) -> Tensor:
-        """Values at X, in the shape of the bound."""
         value = self.bound(X)
         for model, low, high in self._limits:
             posterior = model.posterior(X)
@@ -258,7 +253,6 @@ def _sign(vocs: VOCS) -> float:
 
 
 def _limits(constraint: Any) -> tuple[float, float]:
-    """The least and largest value that a constraint allows."""
     if isinstance(constraint, BoundsConstraint):
         return float(constraint.range[0]), float(constraint.range[1])
     if isinstance(constraint, GreaterThanConstraint):
