@@ -120,7 +120,6 @@ def asked_sweep(
 
 
 def _require_file(data: Path | None) -> None:
-    """Raise FileNotFoundError for a path without a file or folder."""
     if data is not None and not data.exists():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(data))
 
@@ -167,17 +166,12 @@ def different_names(kind: str, text: str, known: Collection[str]) -> list[str]:
 def send_options(
     options: Sequence[str], accepted: Mapping[str, Collection[str]], problem: str = "problem"
 ) -> dict[str, dict[str, Any]]:
-    """Sort ``key=value`` settings by their takers: the problem and the policies that accept them.
+    """The settings of each taker, the problem or a policy, from ``options`` and the keys that each ``accepted``.
 
-    Args:
-        options: ``taker.key=value``; or ``key=value`` for the problem or for every policy that accepts the key. For
-            one taker, ``taker.key=value`` overrides ``key=value``.
-        accepted: the keys that each taker accepts, by the taker's name.
-        problem: the name of the problem among the takers; one that no taker has lets ``key=value`` go to problems and
-            policies alike.
-
-    Returns the settings of each taker. Raises ValueError for a setting that is not ``key=value``, is given twice, is
-    for an unknown taker, is accepted by none, or is accepted by both the problem and a policy.
+    ``key=value`` is for the problem or for every policy that accepts the key; ``taker.key=value`` overrides it.
+    ``problem``: the name of the problem among the takers; one that no taker has lets ``key=value`` go to problems and
+    policies alike. Raises ValueError for a setting that is not ``key=value``, is given twice, is for an unknown taker,
+    is accepted by none, or is accepted by both the problem and a policy.
     """
     general: dict[str, dict[str, Any]] = {taker: {} for taker in accepted}
     named: dict[str, dict[str, Any]] = {taker: {} for taker in accepted}

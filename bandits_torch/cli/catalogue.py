@@ -82,7 +82,6 @@ def catalogue() -> Catalogue:
 
 
 def _entry(kind: str, name: str) -> Entry:
-    """The entry for a registered problem or recipe."""
     from bandits_torch import problems, recipes
 
     def options(defaults: Mapping[str, Any]) -> dict[str, str | None]:

@@ -1,9 +1,5 @@
 """Plays a race and writes its report, or runs a sweep and writes its table; and decides what either may overwrite,
-resume and delete in its folder.
-
-Files that no race or sweep wrote are never touched. Files of another race or sweep are overwritten only with
-``overwrite``.
-"""
+resume and delete in its folder: never a file that no race or sweep wrote."""
 
 from __future__ import annotations
 
@@ -196,7 +192,6 @@ def _policies(count: int) -> str:
 def _how_to_go_on(
     interrupt: KeyboardInterrupt, policies: Sequence[str], played: int, folder: RaceFolder, every: int | None
 ) -> str:
-    """How far an interrupted race got, what is kept, and how to continue it."""
     said, kept = " before the report was written", [f"{_policies(played)} played"] if played else []
     if played < len(policies):
         name = policies[played]
@@ -219,7 +214,6 @@ def _report(
     clock: float,
     folder: RaceFolder,
 ) -> None:
-    """Compare the policies, write the report, and print tables and advice."""
     random = random_regret(problem, asked.horizon)
     gained = earned(problem, histories, random)
 
@@ -341,17 +335,6 @@ def run_sweep(
     except SweepFailed as failed:
         histories = failed.histories
         failures = [f"{title}: {failure.error}" for title, failure in failed.failures.items()]
-    _sweep_report(histories, swept, whole, out)
-    return failures
-
-
-def _sweep_report(
-    histories: Mapping[str, Mapping[str, History]],
-    swept: Mapping[str, ProblemSetting],
-    whole: Block,
-    out: Path,
-) -> None:
-    """Print a table for each problem, and write a row per problem, policy and replicate to ``sweep.csv``."""
     console, parts = Console(), []
     for name, rows in histories.items():
         if not rows:
@@ -366,9 +349,10 @@ def _sweep_report(
             columns = (name, policy, range(history.replicates), totals, history.ms_per_step)
             parts.append(pd.DataFrame(dict(zip(_COLUMNS, columns, strict=True))))
     if parts:
-        with atomic_write(out / _TABLE) as file:
+        with atomic_write(table) as file:
             pd.concat(parts, ignore_index=True).to_csv(file, index=False, float_format="%.10g")
-        click.echo(f"wrote {out / _TABLE}")
+        click.echo(f"wrote {table}")
+    return failures
 
 
 # --- the folder ---
@@ -389,16 +373,8 @@ def enter(
     overwrite: bool,
 ) -> str:
     """``"begin"``, ``"resume"``, or ``"over"`` if the work to resume is complete. Raises ValueError if the folder or
-    its files must not be used.
-
-    Args:
-        work: ``race`` or ``sweep``.
-        foreign: names of files to be written that exist already but were written by no race or sweep.
-        unfinished: a description of the work in progress, and how to begin again; None if there is none.
-        other: a description of other work in the folder; None if there is none.
-        over: whether the work asked for is complete.
-        resume, overwrite: the flags.
-    """
+    its files must not be used: ``foreign`` ones, which no race or sweep wrote; or those of work that is ``unfinished``,
+    in words, with how to begin again, or of ``other`` work. ``over``: whether the work asked for is complete."""
     if over and resume:
         click.echo(f"nothing to resume: the {work} in {out} is over", err=True)
         return "over"
@@ -424,8 +400,7 @@ class RaceFolder:
     """The folder ``out``, with the report of a complete race, the checkpoints of an unfinished one, or neither.
 
     A race with checkpoints has ``checkpoints/race.json``, with its settings, and a state file for each policy it
-    started. Only these, and remains of interrupted writes, are ever deleted. ``settings``: ``Race.settings`` of the
-    race asked for.
+    started. Only these, and remains of interrupted writes, are ever deleted.
     """
 
     def __init__(self, out: Path, settings: Mapping[str, Any]) -> None:
@@ -464,7 +439,7 @@ class RaceFolder:
         return standing
 
     def begin_report(self) -> None:
-        """Record that report files may exist from now on, although ``run.json`` is not yet written."""
+        """Record that report files may exist from now on."""
         if self.in_progress() is not None:
             self._write_record(reporting=True)
 
