@@ -1,5 +1,4 @@
-"""Comparison of the policies of a race: which one to take, how far it leads, and how certain that is, in numbers and in
-sentences."""
+"""Comparison of the policies of a race: which one to take, and how certain that is, in numbers and in sentences."""
 
 from __future__ import annotations
 
@@ -86,29 +85,27 @@ def advise(regret: Mapping[str, Tensor], random: Tensor) -> Advice:
         p_c = share of s in {-1, 1}^K with max_j t_j(s_1 D_1j, ..., s_K D_Kj) >= t_A,
 
     over all patterns of signs for K <= 12, and over 4096 drawn patterns for K > 12. This is exact if units are
-    independent, and differences are symmetric about 0 for equally good policies. The maximum over the policies accounts
-    for their number. If units depend on each other, the confidence is too high: use long units.
+    independent, and differences are symmetric about 0 for equally good policies. If units depend on each other, the
+    confidence is too high: use long units.
 
     If a policy seldom loses much, differences are skewed. So p_c is at least the share of s with
     t_A(s_1 D_1A, ..., s_K D_KA) >= h_A, where with the skewness g of D_A and w = t_A / sqrt(K)
 
         h_A = sqrt(K) (w + g w^2 / 3 + g^2 w^3 / 27 + g / (6 K)).
 
-    This corrects for skewness as far as the units show it. No test can know of a loss so rare that none of them shows
-    it: ``docs/advice.md`` says how often the advice is wrong then.
+    No test can know of a loss so rare that no unit shows it: ``docs/advice.md`` says how often the advice is then
+    wrong.
 
     Args:
         regret: by policy, (K,) each: mean regret per step on each unit. A policy called ``random`` is left out unless
             it is the only one, because the argument ``random`` is its regret without noise.
         random: (K,) expected regret of drawing arms at random.
 
-    Cost: O(min(2^K, 4096) K M^2) for M policies.
-
-    Source: sign-flip tests (Fisher 1935), their maximum over many comparisons (Westfall & Young 1993), comparisons
-    with the best (Hsu 1981), and the correction of t for skewness (Hall 1992). The interval inverts a sign-flip test
-    for a ratio (Fieller 1954; the ratios over subsets of units are typical values as in Hartigan 1969).
-
-    Raises ValueError without a policy, and for regrets that are empty, have different lengths or are not finite.
+    Cost: O(min(2^K, 4096) K M^2) for M policies. Source: sign-flip tests (Fisher 1935), their maximum over many
+    comparisons (Westfall & Young 1993), comparisons with the best (Hsu 1981), and the correction of t for skewness
+    (Hall 1992). The interval inverts a sign-flip test for a ratio (Fieller 1954; the ratios over subsets of units are
+    typical values as in Hartigan 1969). Raises ValueError without a policy, and for regrets that are empty, have
+    different lengths or are not finite.
     """
     raced = {name: value for name, value in regret.items() if name != "random"} or dict(regret)
     validation.require(len(raced) > 0, "regret", dict(regret), "of one policy or more")
@@ -151,10 +148,9 @@ def stuck(histories: Mapping[str, History], random: Tensor, steps: int) -> dict[
 
     A policy is stuck if it pulls a single arm for ``steps`` steps or more, and over ``steps`` of them in a row loses
     more than 60 % of what drawing arms at random loses and more than twice what another policy loses. If there are
-    several replicates, half of them must be stuck. A policy that stays at a good arm is not stuck, and neither is one
-    whose rivals all lost as much.
+    several replicates, half of them must be stuck.
 
-    ``histories`` and ``random`` as for ``compare``, over arms; ``steps``: number of steps between two ``Starts``.
+    ``histories`` and ``random`` as for ``compare``; ``steps``: number of steps between two ``Starts``.
     """
     regret = {name: history.regret for name, history in histories.items() if name != "random"}
     mean = {name: _over(values.mean(0), steps) for name, values in regret.items()}
@@ -204,13 +200,9 @@ def with_whole_run(
     is better than chance (``"late"``: it is surely better and lost less than nine tenths of what chance lost, or it
     earned surely more). Then ``preferred`` is advised, or else the one that lost least in the long play.
 
-    Args:
-        advice: from the plays from several starts.
-        whole: the comparison on the same stretches of the long play.
-        stuck: policies that were stuck in the long play (``stuck``).
-        ahead: policies that surely earned more than chance in the long play (``Earned.ahead``).
-        preferred: the policy to advise among equals, by default ``auto``, which needs the least prior knowledge; None
-            for rewards of 0 and 1 and counts, where other policies need no more.
+    ``whole`` compares the same stretches of the long play. In it, policies were ``stuck``, or ``ahead``: they surely
+    earned more than chance (``Earned.ahead``). ``auto``, which needs the least prior knowledge, is ``preferred``; None
+    for rewards of 0 and 1 and counts, where other policies need no more.
     """
     clear = whole.verdict != "random" and whole.of_random < _CLEARLY
     late = advice.verdict == "random" and (clear or whole.policy in ahead)
@@ -267,9 +259,8 @@ def _less(leader: Tensor, other: Tensor) -> tuple[float, float, float]:
 
     The interval is 1 - rho for the ratios rho of mean regrets that a sign-flip test of mean(leader_k - rho other_k) = 0
     does not reject. Flipping the signs of a set of units leaves the distance of that mean from 0 unchanged at two
-    values of rho: the ratio of the sums over the set, and the ratio of the sums over the other units. So the ends are
-    quantiles of these ratios over all patterns. They lie between the smallest and the largest ratio of a unit, so the
-    interval does not exceed 100 %.
+    values of rho: the ratios of the sums over the set and over the other units. So the ends are quantiles of these
+    ratios over all patterns.
     """
     total = float(other.sum())
     if total <= 0 or float(other.min()) < 0:
@@ -295,12 +286,8 @@ _ALONE = "auto,random,discounted_ts,glr_kl_ucb,sliding_window_ucb,sw_gp_ucb,tv_g
 
 
 def policies_for(found: Diagnosis) -> tuple[list[str], str]:
-    """The policies that fit a table, and the reason in words.
-
-    Rewards of 0 and 1, and counts, add policies that model them as such: Thompson sampling with a Beta distribution and
-    bounds by Kullback-Leibler divergence; rewards of 0 and 1 also add bounds on the log-odds. If arms are not clearly
-    correlated, policies that treat each arm by itself replace some that do not.
-    """
+    """The policies that fit a table, and the reason in words: those that model rewards of 0 and 1, or counts, as such,
+    and, if arms are not clearly correlated, some that treat each arm by itself."""
     if found.values in ("0/1", "counts"):
         names = _BINARY if found.values == "0/1" else _COUNTED
         return names.split(","), f"Because rewards are {found.values}"
@@ -368,13 +355,11 @@ def compare(
     A record is played again, from several starts; replicates of a simulation are compared as they are.
 
     Args:
-        problem: the problem that was played.
-        histories: by policy; ``random`` is not compared.
+        problem, histories: that were played, by policy; ``random`` is not compared.
         random: (R, T) expected regret of drawing arms at random.
         build: builds a policy from its name, a problem and the number of steps.
-        seed: of the noise in the plays from several starts.
+        seed, capture: of the plays from several starts, as for ``run``.
         earned: what the policies earned; None: no sentence about it.
-        capture: of the plays from several starts, as for ``run``.
     """
     raced = [name for name in histories if name != "random"]
     first = next(iter(histories.values()))

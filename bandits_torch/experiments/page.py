@@ -1,7 +1,4 @@
-"""Pages about a race or a live system: one HTML file without scripts that loads nothing.
-
-The templates are ``page.html`` and ``live.html``; this module computes the values and pictures in them.
-"""
+"""Pages about a race or a live system: one HTML file without scripts, from ``page.html`` or ``live.html``."""
 
 from __future__ import annotations
 
@@ -96,9 +93,14 @@ def page(
     counts = (first.horizon, "step"), (len(histories), "policy", "policies"), (first.replicates, "replicate")
     advice = None if compared is None else compared.advice
     look, (frame, at_random) = looks(shown), standings(shown, random)
-    references = {"drawing at random": at_random}
-    if gained is not None and gained.noisy:
-        references[_SMOOTHED] = gained.maximum - gained.attainable
+    references, beside_earned = {"drawing at random": at_random}, {}
+    if gained is not None:
+        beside_earned["drawing at random"] = gained.random
+        if gained.best_arm is not None:
+            beside_earned[f"best single arm in hindsight: {gained.best_arm[0]}"] = gained.best_arm[1]
+        beside_earned[_SMOOTHED if gained.noisy else "best arm of every step"] = gained.attainable
+        if gained.noisy:
+            references[_SMOOTHED] = gained.maximum - gained.attainable
     # Whether several arms of a row often share the largest reward.
     ties = isinstance(problem, Replay) and kind_of_values(problem.table) in ("0/1", "counts")
     holds = None
@@ -123,7 +125,7 @@ def page(
         holds=holds,
         colour={name: _CSS_COLOURS[colour.lower()] for name, (colour, _) in look.items() if name in shown},
         earned=gained,
-        beside_earned={} if gained is None else _beside_earned(gained),
+        beside_earned=beside_earned,
         noisy=gained is not None and gained.noisy,
         rows=frame.reset_index().to_dict("records"),
         references=references,
@@ -198,7 +200,6 @@ def live_page(
 
 
 def _named_settings(table: pd.DataFrame, settings: Sequence[str]) -> pd.Series:
-    """The settings of each row as text."""
     rows = table[list(settings)].to_dict("records")
     words = [
         ", ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in row.items())
@@ -208,7 +209,6 @@ def _named_settings(table: pd.DataFrame, settings: Sequence[str]) -> pd.Series:
 
 
 def _moment(value: Any) -> str:
-    """A time, or a date, as text."""
     if pd.isna(value):
         return ""
     return f"{value:g}" if isinstance(value, float) else f"{value:%Y-%m-%d %H:%M}"
@@ -263,8 +263,7 @@ def _draw_intervals(table: pd.DataFrame, figure: Figure) -> None:
 def _draw_rewards(rewarded: pd.DataFrame, alarms: pd.DataFrame, over_arms: bool, figure: Figure) -> None:
     ax = figure.add_subplot()
     groups = rewarded.groupby("arm", sort=False) if over_arms else [("", rewarded)]
-    lines = [str(name) for name in rewarded["arm"].value_counts().index] if over_arms else [""]
-    look = looks(lines)
+    look = looks([str(name) for name in rewarded["arm"].value_counts().index] if over_arms else [""])
     named = over_arms and len(look) - 1 <= _MOST_COLOURS
     for i, (name, one) in enumerate(groups):
         label = str(name).lstrip("_").replace("$", r"\$") if named and i < _MOST_COLOURS else None
@@ -289,14 +288,6 @@ def _draw_plays(rewarded: pd.DataFrame, order: Sequence[str], figure: Figure) ->
     label_rows(ax, order)
     finish(ax, "", "time", "")
     _in_dates(ax, rewarded["time"])
-
-
-def _beside_earned(gained: Earned) -> dict[str, float]:
-    """The totals with which a page compares the policies' totals, by name."""
-    beside = {"drawing at random": gained.random}
-    if gained.best_arm is not None:
-        beside[f"best single arm in hindsight: {gained.best_arm[0]}"] = gained.best_arm[1]
-    return beside | {_SMOOTHED if gained.noisy else "best arm of every step": gained.attainable}
 
 
 def _starts(starts: Starts | None, order: Mapping[str, History]) -> dict[str, Any] | None:
@@ -400,7 +391,6 @@ def _count(number: int, word: str, words: str | None = None) -> str:
 
 
 def _rendered(template: str, **values: Any) -> str:
-    """A template filled with values, in the colours of the plots."""
     for name, colours, grey in (("colours", COLOURS[:-1], GREY), ("colours_on_dark", ON_DARK, GREY_ON_DARK)):
         named = {f"c{i}": colour for i, colour in enumerate(colours)} | {"grey": grey}
         values[name] = " ".join(f"--{one}: {colour.lower()};" for one, colour in named.items())
@@ -410,13 +400,10 @@ def _rendered(template: str, **values: Any) -> str:
 def _picture(
     name: str, height: float, draw: Callable[[Figure], object], *, titles: bool = False
 ) -> dict[str, str]:
-    """A picture for a screen, ``wide``, and for a phone, ``narrow``, ``height`` inches high.
+    """SVG elements for a screen, ``wide``, and for a phone, ``narrow``, ``height`` inches high, with text as text,
+    which matplotlib escapes, and colours as variables of the page.
 
-    Each is an SVG element with text as text, which matplotlib escapes, and the colours of the plots as variables of the
-    page, which inserts it unchanged.
-
-    ``name`` consists of letters and digits and is unique on the page. ``draw`` fills an empty figure; its titles are
-    removed unless ``titles``, because the page has them.
+    ``name`` is unique on the page. ``draw`` fills an empty figure; its titles are removed unless ``titles``.
     """
     made = {}
     for kind, width in (("wide", _SCREEN), ("narrow", _PHONE)):

@@ -36,8 +36,7 @@ def write_report(
 
     Args:
         directory: created if missing; files of these names are replaced.
-        histories: by policy.
-        random: (R, T) expected regret of the random policy (``random_regret``).
+        histories, random: by policy, and (R, T) expected regret of the random policy (``random_regret``).
         settings: plain values, without NaN and infinity, added at the top level of ``run.json``.
         page: the text of ``report.html`` (``page.page``); None: that file is not written.
 
@@ -122,7 +121,7 @@ def _json(value: Any, indent: str = "") -> str:
 
 
 def earned_table(title: str, earned: Earned) -> Table:
-    """What each policy earned, the largest total first, then random play, the best single arm, the attainable total."""
+    """What each policy, random play and the best single arm earned, and the attainable total."""
     table = Table(title=title, title_justify="left")
     table.add_column("policy")
     for column in (earned.noun, "a step", "above random", "of what could be gained"):

@@ -55,11 +55,9 @@ def race(
 ) -> dict[str, History]:
     """Play each policy against the same problem, one after the other, with the same noise.
 
-    Args:
-        policies: by their names in tables and plots; each continues from its current state.
-        problem, horizon, seed, first_replicate, progress, capture: as for ``run``.
-
-    Raises ValueError without a policy, and as ``run``.
+    ``policies``: by their names in tables and plots; each continues from its current state. Other arguments (problem,
+    horizon, seed, first_replicate, progress, capture) as for ``run``. Raises ValueError without a policy, and as
+    ``run``.
     """
     validation.require(len(policies) > 0, "policies", dict(policies), "at least one policy")
     histories = {}
@@ -93,8 +91,8 @@ def sweep(
         policies: by name, each a ``RecipeSetting`` or a function of a problem and a ``Block`` that builds the policy.
         horizon: T, or the problem's horizon if that is shorter.
         replicates: S of each policy on each problem.
-        block: replicates per cell of the sweep; None: all. A window or interval that a recipe takes from the problem's
-            variation budget is averaged over the replicates of a cell, so it depends on ``block``.
+        block: replicates per cell of the sweep; None: all. A window that a recipe takes from the problem's variation
+            budget is averaged over a cell, so it depends on this.
         seed: of all random numbers.
         engine: ``"local"`` for this process, ``"processes"`` for processes of this machine, or ``"ray"``. Results are
             the same bit for bit, except times.
@@ -148,10 +146,8 @@ def run_cells(
     out: str | os.PathLike[str] | None = None,
     progress: bool = False,
 ) -> Iterator[tuple[Cell, Outcome]]:
-    """Run cells, or read their files in ``out``; yields each with its history or ``Failure`` as it ends.
-
-    Arguments as for ``sweep``. Cells read from files come first. Files are written atomically.
-    """
+    """Run cells, or read their files in ``out`` first; yields each with its history or ``Failure`` as it ends.
+    Arguments as for ``sweep``."""
     validation.require(len(cells) > 0, "cells", list(cells), "at least one problem and one policy")
     runs, at_once = find_engine(engine, threads, jobs)
     paths = {} if out is None else {cell: Path(out) / cell.key for cell in cells}
@@ -180,9 +176,7 @@ Build = Callable[[Problem, int], Policy]
 
 
 class FromStep(Problem):
-    """``horizon`` steps of another problem over arms: step 1 is step ``first`` of the other.
-
-    Prior knowledge and times are those of the other problem.
+    """``horizon`` steps of another problem over arms, with its prior knowledge and times: step 1 is its step ``first``.
 
     Raises ValueError for steps that the problem does not have, and for a problem over the points of a domain.
     """
@@ -271,12 +265,10 @@ def play_starts(
     """Play policies, built anew at each start, on stretches of a problem that do not overlap.
 
     Args:
-        problem: its first T steps are cut into stretches (``starts_of``).
+        problem, horizon: the first T steps are cut into stretches (``starts_of``).
         policies: by name, each a function of a problem and its number of steps that builds the policy.
-        horizon: T.
         seed: of the noise; start k = 0, 1, ... plays with ``seed`` + k.
-        progress: show a bar for each play.
-        capture: as for ``run``.
+        progress, capture: as for ``run``.
 
     Cost: about one play of each policy for T steps. Raises ValueError as ``run``.
     """

@@ -1,5 +1,4 @@
-"""Plots of runs: regret, arms pulled, and what policies believe: posteriors, rates of change and noise, candidate
-priors, and detected changes."""
+"""Plots of runs: regret, arms pulled, and what policies believe."""
 
 from __future__ import annotations
 
@@ -57,16 +56,13 @@ def plot_arms(
     """The arm pulled at each step of one replicate, as dots, with the best arm as a line.
 
     Args:
-        history: of one run.
-        ax: axes to draw on; None: a new figure.
         replicate: its row in the history, from 0.
         best: (R, T) or (T,) index of the best arm at each step (``best_arms``), one row for each replicate or one for
             all; None: no line.
         positions: (N,) vertical position of each arm, such as its coordinate; None: its index.
         coordinate: which of the d coordinates to draw, for a history over a continuous domain.
 
-    Raises ValueError for a replicate or coordinate that does not exist, for ``best`` or ``positions`` of another size,
-    and for either of them on a continuous domain.
+    Raises ValueError for arguments that do not fit the history.
     """
     check_replicate(history, replicate)
     points, T = history.arms.dim() == 3, history.horizon
@@ -119,15 +115,13 @@ def plot_pulls(
     """The share of each arm in the pulls of each stretch of steps, as a shade, and a bar at the arm best most often.
 
     Args:
-        history: of a run over arms; shares are over the steps of a stretch and the replicates.
+        history: of a run over arms.
         best: (R, T) index of the best arm at each step (``best_arms``), with R = 1 or the history's replicates.
-        ax: axes to draw on; None: a new figure.
         names: of the N arms, shown literally; None: their numbers.
         most: the largest number of arms shown: those pulled or best most often.
         columns: the largest number of stretches.
 
-    Raises ValueError for a history over points, ``best`` of another shape or not of integers, fewer names than arms,
-    and ``most`` or ``columns`` below 1.
+    Raises ValueError for a history over points and for arguments that do not fit it.
     """
     validation.require(history.arms.dim() == 2, "history", tuple(history.arms.shape), "of a run over arms")
     T = history.horizon
@@ -181,14 +175,12 @@ def plot_regret(
 
     Args:
         histories: by label of the line; or a single one.
-        ax: axes to draw on; None: a new figure.
         random: (R, T) expected regret of the random policy (``random_regret``), drawn as a dotted reference; T is the
             horizon of the longest history.
         labels: whether to write names beside the lines.
 
-    Each line is labelled at its end with its name and final value. A single replicate has no band. Lines that end above
-    five times the median final value do not determine the scale, so that one bad policy does not flatten the others; if
-    they end outside the axes, their labels have an arrow.
+    Lines that end above five times the median final value do not determine the scale; if they end outside the axes,
+    their labels have an arrow.
 
     Raises ValueError without a history to draw, and for ``random`` of another shape.
     """
@@ -239,8 +231,7 @@ def _draw_total(ax: Axes, name: str, cumulative: Tensor, colour: str, dash: Any)
 def _label_ends(ax: Axes, lines: list[_Line]) -> None:
     """Write names at the right ends of the lines, moved apart if they would overlap.
 
-    Their places are as close to the ends as a minimal gap between neighbours allows: least squares over ascending
-    z_i = place_i - i gap (isotonic regression), clamped to the axes.
+    Least squares over ascending z_i = place_i - i gap (isotonic regression) keeps a minimal gap between neighbours.
     """
     lines = sorted(lines, key=lambda line: line.end)
     low, high = ax.get_ylim()
@@ -265,12 +256,8 @@ def _label_ends(ax: Axes, lines: list[_Line]) -> None:
 def plot_starts(regret: Mapping[str, Tensor], random: Tensor, ax: Axes | None = None) -> Axes:
     """Regret of each policy on each unit (a start of a record) and its mean, in % of the mean regret of random play.
 
-    Args:
-        regret: by policy, (K,) each (``Starts.regret``).
-        random: (K,) expected regret of drawing arms at random.
-        ax: axes to draw on; None: a new figure.
-
-    A dot is a unit, and the tick is the mean. The policy with the least mean comes first.
+    ``regret``: by policy, (K,) each (``Starts.regret``); ``random``: (K,) expected regret of drawing arms at random. A
+    dot is a unit, and the tick is the mean. The policy with the least mean comes first.
 
     Raises ValueError without a policy, and for regrets of another shape.
     """
@@ -322,7 +309,6 @@ def plot_posterior(
         policy: the index policy that played it, or one with the same prior; or a model, which then forgets nothing.
             It has as many replicates as the history, or one.
         steps: one step, or several in ascending order, with a colour each. The posterior is at the time of the step.
-        ax: axes to draw on; None: a new figure.
         replicate: its row in the history, from 0.
         width: number of posterior standard deviations on either side.
         recent: number of last rewards to mark at each step; older ones are paler.
@@ -332,10 +318,7 @@ def plot_posterior(
         legend: whether to draw a legend.
 
     Arms with one coordinate are drawn over it, as a line in a band; other arms over their index, as dots with error
-    bars. Cost: learning these steps again.
-
-    Raises ValueError for points of several dimensions, for steps or a replicate outside the history, for sizes that
-    disagree, and for another policy.
+    bars. Cost: learning these steps again. Raises ValueError for arguments that do not fit the history.
     """
     check_replicate(history, replicate)
     shape = tuple(history.arms.shape)
@@ -432,10 +415,9 @@ def plot_beliefs(
         figure: an empty figure to draw into; None: a new one, which pyplot does not manage.
         switches: steps of the true changes, drawn as dotted vertical lines.
 
-    Lines are medians over the replicates, and bands reach from the least to the largest value; at most 1000 steps are
-    drawn. Colours are those of ``plot_regret`` for the same histories. The axis of the rate is logarithmic above 0.001.
-    With a rate epsilon, two expected rewards of one arm at a distance of n usual gaps between observations have
-    correlation (1 - epsilon)^(n/2). The noise is the standard deviation of a reward about its expectation.
+    Lines are medians over the replicates, and bands reach from the least to the largest value. The axis of the rate is
+    logarithmic above 0.001. With a rate epsilon, two expected rewards of one arm at a distance of n usual gaps between
+    observations have correlation (1 - epsilon)^(n/2). The noise is the standard deviation of a reward.
 
     Returns the figure. Raises ValueError if no history has such a trace.
     """
@@ -447,7 +429,13 @@ def plot_beliefs(
     for ax, (belief, title) in zip(axes, _TITLES.items(), strict=True):
         mark_switches(ax, switches)
         for name, history in found.items():
-            _draw_belief(ax, history.trace[belief], *look[name], name)
+            kept, (colour, dash) = thinned(history.horizon), look[name]
+            values = history.trace[belief].double().reshape(-1, history.horizon)[:, kept]
+            middle, steps = values.median(0).values.numpy(), kept + 1
+            ax.plot(steps, middle, color=colour, linestyle=dash, linewidth=1.4, label=name)
+            if len(values) > 1:
+                low, high = values.amin(0).numpy(), values.amax(0).numpy()
+                ax.fill_between(steps, low, high, color=colour, alpha=0.18, linewidth=0)
         finish(ax, title, "", "", legend=belief == "effective_rate" and len(found) > 1)
     axes[0].set_yscale("symlog", linthresh=_LEAST_RATE, linscale=0.6)
     axes[0].set_ylim(0, 1)
@@ -466,16 +454,6 @@ def plot_beliefs(
     return figure
 
 
-def _draw_belief(ax: Axes, values: Tensor, colour: str, dash: str, label: str) -> None:
-    values = values.double().reshape(-1, values.shape[-1])
-    kept = thinned(values.shape[-1])
-    steps, values = kept + 1, values[:, kept]
-    ax.plot(steps, values.median(0).values.numpy(), color=colour, linestyle=dash, linewidth=1.4, label=label)
-    if len(values) > 1:
-        low, high = values.amin(0).numpy(), values.amax(0).numpy()
-        ax.fill_between(steps, low, high, color=colour, alpha=0.18, linewidth=0)
-
-
 def plot_priors(histories: Mapping[str, History], names: Sequence[str] | None = None) -> Figure:
     """Which prior was played when, how often in total, and how many survived; one row of panels per policy.
 
@@ -484,8 +462,8 @@ def plot_priors(histories: Mapping[str, History], names: Sequence[str] | None = 
         names: of the P priors; None: their numbers, up to the largest played.
 
     Left: the share of replicates that played each prior, by step; if the trace has ``surviving``, a line on the right
-    axis shows the mean number of surviving priors. Right: the share in all steps and replicates. Returns a figure that
-    pyplot does not manage. Raises ValueError if no history has such a trace, and for fewer names than priors.
+    axis shows the mean number of surviving priors. Right: the share in all steps and replicates. Raises ValueError if
+    no history has such a trace, and for fewer names than priors.
     """
     played = {name: traced(h, "prior") for name, h in with_trace(histories, ["prior"]).items()}
     most = int(max(prior.max() for prior in played.values())) + 1
@@ -519,7 +497,6 @@ def plot_surviving_priors(
     Args:
         history: of a policy that drops priors (``PriorElimination``): its trace has ``dropped``, the prior dropped at a
             step (-1: none), and ``surviving``, the number left.
-        ax: axes to draw on; None: a new figure.
         names: of the P priors; None: their numbers.
 
     Raises ValueError for a history without that trace, and for a number of names other than P.
@@ -564,7 +541,6 @@ def plot_detections(
     Args:
         histories: by policy, or a single one. Ticks are at the steps at which ``detected`` of the trace is positive, or
             else ``restarts``, a cumulative count, grows. Histories with neither are left out.
-        ax: axes to draw on; None: a new figure.
         switches: steps of the true changes, drawn as dotted vertical lines.
 
     Raises ValueError if no history has such a trace.

@@ -112,11 +112,10 @@ def thinned(horizon: int) -> np.ndarray:
     return np.unique(np.linspace(0, horizon - 1, min(horizon, _MOST_POINTS)).round().astype(int))
 
 
-def check_replicate(history: History, replicate: int) -> int:
+def check_replicate(history: History, replicate: int) -> None:
     """Raise ValueError unless the history has this replicate, counting from 0."""
     ok = type(replicate) is int and 0 <= replicate < history.replicates
     validation.require(ok, "replicate", replicate, f"an integer in 0, ..., {history.replicates - 1}")
-    return replicate
 
 
 def mark_switches(ax: Axes, switches: Any) -> None:
