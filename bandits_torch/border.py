@@ -83,11 +83,8 @@ class Times:
     """Converts times to numbers and back; all times must be of the same kind as the first.
 
     A date may be a ``datetime``, a ``date`` (its midnight), ``pandas.Timestamp``, ``numpy.datetime64`` or a string in
-    ISO 8601. Its number is the time since 1970 in ``time_unit``. Without a zone, every day has 24 hours. Dates are
-    shown in the zone of the first.
-
-    Args:
-        time_unit: unit of the numbers of dates: "s", "min", "h" or "D".
+    ISO 8601. Its number is the time since 1970 in ``time_unit``: "s", "min", "h" or "D". Without a zone, every day has
+    24 hours. Dates are shown in the zone of the first.
 
     Attributes:
         zone: "": no time was given yet; "number": times are numbers; "date": times will be dates, with or without a
@@ -166,10 +163,8 @@ def numbers_of_times(name: str, values: Iterable[Any], time_unit: str) -> tuple[
 
 
 def rewards_of_table(name: str, table: pd.DataFrame, names: Sequence[str] | None) -> Tensor:
-    """The rewards (T, N) in the columns of a table, in the order of the arms' names; NaN where one is missing.
-
-    Raises ValueError if arms have names and the columns others, and for cells that are not numbers.
-    """
+    """The rewards (T, N) in the columns of a table, in the order of the arms' names; NaN where one is missing. Raises
+    ValueError if the columns have other names, and for cells that are not numbers."""
     if names is not None:
         right = len(table.columns) == len(names) and set(table.columns) == set(names)
         validation.require(right, name, list(table.columns), f"a table with the columns {', '.join(names)}")
@@ -264,8 +259,7 @@ class Settings(Described):
         Args:
             limits: by name, how far a setting may move, in its unit, or by which factor if its range has "log"; or one
                 share of the range for all settings. Lists of values have no limit.
-            prices: by name, the price of a move across the whole range, or to another value of a list; or one price for
-                all settings.
+            prices: of a move across the whole range, or to another value of a list, by name or one for all settings.
             start_at: a value for every name, or None.
 
         Raises ValueError, which names the setting, for numbers out of range.

@@ -1,8 +1,7 @@
 """Descriptions of how objects were built, as plain values by path: to compare two objects, or build one anew.
 
-A ``Described`` records its constructor's arguments; a subclass needs no code for this. Its description contains the
-arguments of its parts, the structure and hyperparameters of kernels, the values that functions enclose, and the
-attributes of other objects. It does not contain what the object learns later.
+A description contains the arguments of a ``Described`` and of its parts, the structure and hyperparameters of kernels,
+the values that functions enclose, and the attributes of other objects; not what the object learns later.
 """
 
 from __future__ import annotations
@@ -94,7 +93,7 @@ def description(thing: Any, name: str, *, foreign: bool = True) -> dict[str, Any
     """How ``thing`` was built, by path: numbers, words and tensors, and kinds of objects in angle brackets.
 
     ``foreign=False``: an object of another library, such as a simulator, which may change, is described only by its
-    kind. Containers, functions and modules of torch are always described by their contents.
+    kind, unless it is a container, a function or a module of torch.
     """
     return dict(_walk(thing, name, {}, foreign))
 
@@ -152,7 +151,6 @@ def _digests(value: Tensor) -> list[str]:
 
 
 def _name(value: Any) -> str:
-    """The name of the object's kind."""
     if isinstance(value, functools.partial):
         return "partial"
     if callable(value) and hasattr(value, "__qualname__"):

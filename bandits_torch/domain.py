@@ -30,10 +30,9 @@ class Domain:
         fixed_features: values of the fixed coordinates, by index, as in ``optimize_acqf``: a number, or a tensor (S,)
             with one per replicate, up to 1e140 in size. They may lie outside the bounds.
 
-    Raises:
-        ValueError: bounds that are not finite, or not lower < upper (in fixed coordinates lower <= upper); an index out
-            of range; no free coordinate; constraints together with bounds or fixed values that differ between
-            replicates.
+    Raises ValueError for bounds that are not finite, or not lower < upper (in fixed coordinates lower <= upper); an
+    index out of range; no free coordinate; and constraints together with bounds or fixed values that differ between
+    replicates.
     """
 
     bounds: Tensor

@@ -14,7 +14,7 @@ from torch.nn.functional import pad
 
 from bandits_torch import border, validation
 from bandits_torch.arm_context import ArmContext, mask_of
-from bandits_torch.kernels import ArmCovarianceKernel
+from bandits_torch.kernels.arms import over_indices
 from bandits_torch.policies.policy import Origin, Policy
 from bandits_torch.policies.wrapping import SomeArms
 from bandits_torch.problems.logs import Log
@@ -23,7 +23,7 @@ from bandits_torch.state import differing
 
 @dataclass(frozen=True, eq=False)
 class Roster:
-    """The arms of a live system, retired ones included, and the arguments given for arms added after the start.
+    """The arms of a live system, and the arguments given for arms added after the start.
 
     Attributes:
         first: number of arms at the start.
@@ -205,8 +205,8 @@ class Roster:
         return {**vars(self), "names": None if self.names is None else list(self.names)}
 
     def in_state(self, state: Mapping[str, Any] | None) -> Roster:
-        """The roster of the system that saved ``state``. That system must have started with the first arms of this one,
-        or with some of them and then added the others. Raises ValueError for the state of another system."""
+        """The roster of the system that saved ``state``. Raises ValueError unless that system started with the first
+        arms of this one, or with some of them and then added the others."""
         if state is None:  # saved by a version without rosters
             return self
         own_names = sorted(vars(self))
@@ -242,6 +242,4 @@ class Roster:
 
 
 def _by_index(kernel: Any) -> bool:
-    """Whether this is a kernel over the indices of arms, not over features."""
-    parts = kernel.modules() if isinstance(kernel, Kernel) else ()
-    return any(isinstance(one, ArmCovarianceKernel) for one in parts)
+    return isinstance(kernel, Kernel) and over_indices(kernel)

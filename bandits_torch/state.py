@@ -1,8 +1,5 @@
 """State that observations change. A class declares it once, and can then be saved, loaded, grown, reset in some
-replicates, and restored after provisional changes.
-
-``_fresh`` of a policy, or of a part of one, returns the attributes that observations change, with their initial values.
-``_parts`` names the attributes that are objects with a state::
+replicates, and restored after provisional changes::
 
     class MovingAverage(Policy):
         _parts = ("_streams",)
@@ -34,7 +31,8 @@ from bandits_torch.streams import ReplicateStreams
 
 
 class HasState:
-    """Base class of objects that observations change. Their state is made of values, named by ``_fresh``, and parts.
+    """Base class of objects that observations change. Their state is made of values, named by ``_fresh``, and of parts,
+    attributes that are objects with a state.
 
     A value is a tensor, a number, a word, None, or a dictionary, list or tuple of these. A dataclass among them is
     saved as the dictionary of its fields, and ``state_changed`` must convert it back. A part is a ``HasState``, a
@@ -318,11 +316,7 @@ def _grown(now: Any, there: Any, here: Any, name: str) -> Any:
 
 def _leaves(part: Any) -> Iterator[Any]:
     """The parts in nested lists, tuples and dictionaries."""
-    if isinstance(part, dict | list | tuple):
-        for one in part.values() if isinstance(part, dict) else part:
-            yield from _leaves(one)
-    elif part is not None:
-        yield part
+    return (one for one, _, _ in _with_states(part, part, ""))
 
 
 def _state_of(part: Any) -> Any:
@@ -336,7 +330,7 @@ def _state_of(part: Any) -> Any:
 
 
 def _with_states(part: Any, state: Any, where: str) -> Iterator[tuple[Any, Any, str]]:
-    """Each of ``_leaves`` with its state and the place of the state."""
+    """The parts in nested lists, tuples and dictionaries, each with its state and the place of the state."""
     if isinstance(part, dict | list | tuple):
         kind = Mapping if isinstance(part, dict) else list | tuple
         places = list(part) if isinstance(part, dict) else list(range(len(part)))

@@ -5,8 +5,7 @@ The file is a NumPy archive: ``np.load`` reads it. Each tensor is an array, name
 tensor. The archive's checksums detect damage.
 
 ``torch.save`` and ``torch.load(weights_only=True)`` are not used: they do not detect a flipped bit in a tensor, and
-write the whole matrix with one of its rows. This module also names the place of a value that cannot be written, and
-recognises files of another kind or version by their header.
+write the whole matrix with one of its rows.
 """
 
 from __future__ import annotations
@@ -39,15 +38,10 @@ _PLAIN = (bool, int, float, str, type(None))
 
 
 def write_state(path: str | os.PathLike[str], kind: str, header: Mapping[str, Any], state: Any) -> None:
-    """Write ``state`` to ``path`` atomically, and flush it to disk.
+    """Write ``state``, tensors and plain values in nested dicts, lists and tuples, to ``path`` atomically.
 
-    Args:
-        path: the file; missing folders are created.
-        kind: a word; ``read_state`` refuses a file of another kind.
-        header: plain values in addition to the state.
-        state: tensors and plain values in nested dicts, lists and tuples.
-
-    Raises TypeError, before writing, for a state that holds anything else.
+    ``header``: further plain values. ``read_state`` refuses a file of another ``kind``. Raises TypeError, before
+    writing, for a state that holds anything else.
     """
     tensors: dict[str, np.ndarray] = {}
     tree = _packed(state, "state", kind, tensors)
@@ -118,7 +112,7 @@ def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 @contextmanager
 def whole_or_refused(name: str, kind: str) -> Iterator[None]:
-    """Within the block, any error in reading the file ``name`` becomes a ValueError that names it."""
+    """Within the block, any error becomes a ValueError that names the file."""
     try:
         yield
     except Exception as error:  # a crafted file makes its readers fail in many ways
@@ -129,8 +123,8 @@ def whole_or_refused(name: str, kind: str) -> Iterator[None]:
 def check_kinds(state: Any, mine: Any, where: str) -> None:
     """Raise ValueError if ``state`` has another kind of value than ``mine`` at some path, or a tensor of another dtype.
 
-    ``mine`` is the state of the object that will load ``state``, and may have learned more or less. So sizes may
-    differ, a value may be None in one of them, and a count may be a number in one and a tensor in the other.
+    The object of ``mine`` may have learned more or less. So sizes may differ, a value may be None in one of them, and a
+    count may be a number in one and a tensor in the other.
     """
     kinds = dict(_described_kinds(state, where))
     for place, kind in _described_kinds(mine, where):
@@ -184,7 +178,6 @@ def _packed(value: Any, where: str, name: str, tensors: dict[str, np.ndarray]) -
 
 
 def _unpacked(tree: Any, arrays: Mapping[str, np.ndarray]) -> Any:
-    """Counterpart of ``_packed``."""
     if isinstance(tree, list):
         return [_unpacked(item, arrays) for item in tree]
     if not isinstance(tree, dict):
@@ -206,11 +199,8 @@ def _unpacked(tree: Any, arrays: Mapping[str, np.ndarray]) -> Any:
 
 
 def described(value: Any, where: str = "") -> dict[str, Any]:
-    """The plain values of a nested state by path, and summaries of its tensors, to compare states and name differences.
-
-    A tensor of integers or booleans is described by its shape and a checksum; a floating-point tensor by its shape, the
-    sum of magnitudes, and the sum as a share of that, to six digits, which seldom depend on the last bits.
-    """
+    """The plain values of a nested state by path, and summaries of its tensors: their shape and a checksum, or sums to
+    six digits, which seldom depend on the last bits."""
     if isinstance(value, (Mapping, list, tuple)):
         if isinstance(value, Mapping):
             items = [(f"{where}.{key}", item) for key, item in value.items()]

@@ -19,16 +19,7 @@ from bandits_torch import validation
 
 _BLOCK_NUMBERS = 16_384  # numbers drawn ahead per replicate, so that a step seldom calls a generator
 _MANY_NUMBERS, _THREADS = 2**19, 8  # a block of this many numbers or more is drawn by up to eight threads
-_PURPOSES = {
-    "noise": 0,
-    "problem": 1,
-    "policy": 2,
-    "arms": 3,
-    "sketch": 4,
-    "schedule": 5,
-    "network": 6,
-    "control": 7,
-}
+_PURPOSES = ("noise", "problem", "policy", "arms", "sketch", "schedule", "network", "control")
 
 _Key = tuple[str, tuple[int, ...]]  # kind of numbers, shape
 
@@ -68,7 +59,7 @@ class ReplicateStreams:
         self.dtype, self.device = (dtype, torch.device(device)) if like is None else (like.dtype, like.device)
         self._generators = []
         for k in range(first, first + replicates):
-            sequence = np.random.SeedSequence(seed, spawn_key=(_PURPOSES[purpose], k))
+            sequence = np.random.SeedSequence(seed, spawn_key=(_PURPOSES.index(purpose), k))
             number = int(sequence.generate_state(1, np.uint64)[0])
             self._generators.append(torch.Generator().manual_seed(number))
         # The numbers drawn ahead, how many rows of them are used, and the generators' states before they were drawn.
@@ -115,8 +106,7 @@ class ReplicateStreams:
         return block.transpose(0, 1).to(dtype=self.dtype, device=self.device).contiguous()
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of all generators: 5 KB per replicate, and as much for each kind and shape of numbers requested.
-        Loading draws the blocks again, of 131 KB per replicate at most unless a single request is larger."""
+        """The state of all generators: 5 KB per replicate, and as much for each kind and shape of numbers requested."""
         drawn = self._blocks.items()
         blocks = [(kind, list(shape), used, before.clone()) for (kind, shape), (_, used, before) in drawn]
         return {"generators": self._states(), "blocks": blocks}

@@ -254,10 +254,8 @@ def _play(
     only: Tensor | None = None,
     sees: Tensor | None = None,
 ) -> Tensor:
-    """Choose at a step and learn the reward times ``scale``; returns the arms (S,).
-
-    ``only``: (S,), the only available arms; ``sees``: (N,), the problem's arm for each of the policy's arms.
-    """
+    """Choose at a step and learn the reward times ``scale``; returns the arms (S,). ``only``: (S,), the only available
+    arms; ``sees``: (N,), the problem's arm for each of the policy's arms."""
     mask = None if only is None else torch.nn.functional.one_hot(only, policy.num_arms).bool()
     choice = policy.choose(float(step), mask)
     arm = choice.arm if sees is None else sees[choice.arm]

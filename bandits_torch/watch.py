@@ -57,19 +57,18 @@ class ArmTest:
 
         up <- max(0, up + z - k),    down <- max(0, down - z - k),    for k = 1/2 and k = 1.
 
-    A sum raises an alarm if it exceeds 8.75 (k = 1/2: a small change) or 4.4 (k = 1: a large change). Then the test
-    starts anew. Ranks do not depend on the unit or the distribution of rewards, so neither does the rate of false
-    alarms. Rewards with only two values, such as 0 and 1, have too few ranks. They raise an alarm if the log-likelihood
-    ratio of a change within the latest 100 rewards, as in GLR-klUCB, exceeds 10.25 nats.
+    A sum above 8.75 (k = 1/2: a small change) or 4.4 (k = 1: a large change) raises an alarm, and the test starts anew.
+    Ranks, and so the rate of false alarms, do not depend on the unit or the distribution of rewards. Rewards with only
+    two values raise an alarm if the log-likelihood ratio of a change within the latest 100 rewards, as in GLR-klUCB,
+    exceeds 10.25 nats.
 
     While nothing changes, there is at most one false alarm in 10 000 rewards on average
     (``tests/test_watch_alarms.py``; 0.6 in a simulation of 3 10^6 rewards). For each further nat beyond a limit, an
     alarm is rarer by a factor of at least e^0.85; a unit of a sum counts as 2 k nats.
 
-    Cost: a few microseconds a reward, up to 30 if rewards have two values, and some 10 kB.
-
-    Source: CUSUM (Page 1954) of the normal scores of sequential ranks (McDonald 1990; Lombard & Van Zyl 2018), over a
-    window; Besson et al. 2022 for the ratio. Limits are ours, set by simulation.
+    Cost: a few microseconds a reward, up to 30 if rewards have two values, and some 10 kB. Source: CUSUM (Page 1954) of
+    the normal scores of sequential ranks (McDonald 1990; Lombard & Van Zyl 2018), over a window; Besson et al. 2022 for
+    the ratio. Limits are ours, set by simulation.
     """
 
     def __init__(self) -> None:
@@ -157,17 +156,11 @@ class Watch(HasState):
     """The record that a live system keeps of its questions, and its tests for changes. Choices do not depend on it.
 
     It keeps the latest ``keep`` questions with their rewards, how often and when each arm was played, and the latest
-    1000 alarms. The test of an arm (``ArmTest``) sees only the arm's rewards, so its rate of false alarms depends
-    neither on the number of arms nor on how they are chosen. If the policy itself tests for changes, its restarts are
-    recorded as alarms, too.
-
-    Args:
-        policy: the policy that chooses.
-        keep: number of questions to keep, an integer >= 0.
+    1000 alarms: of the arms' tests (``ArmTest``), and restarts of a policy that itself tests for changes.
 
     Cost: some microseconds a question and a reward, up to 30 if rewards are 0 or 1. Memory, for each replicate: 16
-    bytes an arm, up to 10 000 more once it is played, and about 30 a question kept. Raises ValueError for another
-    ``keep``.
+    bytes an arm, up to 10 000 more once it is played, and about 30 a question kept. Raises ValueError unless ``keep``
+    is an integer >= 0.
     """
 
     _parts = ("arm_tests",)
@@ -274,9 +267,9 @@ class Watched:
 
     policy: Policy
     names: tuple[str, ...] | None
+    context_names: tuple[str, ...] | None
     settings: Settings | None
     replicates: int
-    context_names: tuple[str, ...] | None
     num_arms: int
     predict: Any
     _times: Times
@@ -312,9 +305,8 @@ class Watched:
           count), when it was last played, and how long ago that is (if never, the time since the first question).
         * ``retired``: whether the arm is never asked again (``retire_arms``).
 
-        Values that a policy does not have are NaN. Classical bandits have a mean for the arms that they have played,
-        but no interval and no probability. Policies without a posterior of single arms (random, EXP3.S, the OPKB
-        family, several priors) have none of the three.
+        Values that a policy does not have are NaN: classical bandits have only means, of the arms that they have
+        played; random, EXP3.S, the OPKB family and policies over several priors have none.
 
         Over a domain there is a row for each point whose reward was told among the questions kept (``keep``), with a
         column for each setting (``x0``, ``x1``, ... without names), the largest mean first. ``probability_best`` is
@@ -353,9 +345,8 @@ class Watched:
 
         * ``arm``: name, or number.
         * ``lift``: the arm's mean lift over the control, at the times at which it was proposed; in units of reward.
-        * ``lower``, ``upper``: the interval that contains the lift with probability ``level`` at all times together, so
-          you may look as often as you like and stop at any time (``ControlledPolicy``). The probability is for each
-          arm; for m arms together, pass 1 - (1 - ``level``) / m.
+        * ``lower``, ``upper``: the interval that contains the lift of an arm with probability ``level`` at all times
+          together (``ControlledPolicy``), so you may look at any time. For m arms, pass 1 - (1 - ``level``) / m.
         * ``decided``: "better" or "worse" than the control if the interval excludes 0, else "open"; or "control".
         * ``compared``: the number of rewards compared, the control's included, at times when the arm was proposed.
         * ``retired``: whether the arm is never asked again (``retire_arms``).
@@ -422,7 +413,6 @@ class Watched:
         return mean, *ends
 
     def _beliefs_of_settings(self, now: float, level: float, inside: Any) -> pd.DataFrame:
-        """``beliefs`` over a domain."""
         watch, frames = self._watch, []
         rows = watch.kept(self._asked)
         rows = rows[watch.marks.numpy()[0, rows % max(watch.size, 1)] // 2 == TOLD] % max(watch.size, 1)
@@ -497,14 +487,10 @@ class Watched:
         * ``once_in``: the strength of the alarm. If no arm changed, an alarm this strong would come once in this many
           rewards, or more rarely; the smallest value is 10 000.
 
-        The test compares each reward with the latest 100 of its arm since the arm's last alarm. It uses only ranks, so
-        the unit of rewards does not matter, and an outlier has little influence. A change takes at least three rewards
-        of its arm to be found, five if only twenty came before it, and more if fewer did. A jump of three noise
-        deviations after 50 rewards takes 5 (median). An arm that is not played raises no alarm. A slow drift raises one
-        once it has gone far enough. Contexts are not taken into account, so a spell of one context may raise one.
-
-        A policy's own test has its own rule and rate of alarms. Over a domain there is no other, because a setting is
-        seldom played twice.
+        The test (``ArmTest``) compares each reward with the latest 100 of its arm since the arm's last alarm. A change
+        takes at least three rewards of its arm to be found; a jump of three noise deviations after 50 rewards takes 5
+        (median). A slow drift raises an alarm once it has gone far enough. Contexts are not taken into account, so a
+        spell of one context may raise one. Over a domain, only the policy's own test raises alarms.
         """
         with self._turn.any_process():
             names = ["id", "time", "replicate", "arm", "own", "since", "before", "after", "once_in"]
@@ -531,11 +517,7 @@ class Watched:
         """Write beliefs, alarms, questions and rewards into one HTML file without scripts, which explains its terms.
 
         The file is written atomically, so a browser or a web server may read it at any time. A service may write it
-        again and again in a separate thread; other calls wait only while the tables are made::
-
-            while True:
-                live.report("live.html", refresh=60)
-                time.sleep(60)
+        again and again in a separate thread; other calls wait only while the tables are made.
 
         Args:
             path: of the file, which is replaced.
@@ -612,8 +594,8 @@ class Watched:
 
 
 def _of_two_values(high: np.ndarray) -> tuple[float, int]:
-    """The largest log-likelihood ratio of a change in booleans (n,), oldest first: max_s s kl(m_1, m) + (n - s) kl(m_2,
-    m), with kl of Bernoulli distributions; and the number n - s of booleans after that change."""
+    """max_s s kl(m_1, m) + (n - s) kl(m_2, m), the largest log-likelihood ratio of a change in booleans (n,), oldest
+    first; and the number n - s of booleans after that change."""
     n = len(high)
     first = np.arange(1, n)
     wins = high.cumsum()
@@ -629,7 +611,7 @@ def _kl(p: np.ndarray, q: float) -> np.ndarray:
 
 def _standard_quantile(parts: tuple[Tensor, Tensor, Tensor], share: float) -> Tensor:
     """The ``share`` quantile of a normal mixture with weights (S, P), means and variances (S, P, N), as its distance
-    from the mixture's mean in standard deviations of the mixture, (S, N). By bisection between the parts' quantiles."""
+    from the mixture's mean in its standard deviations, (S, N)."""
     weights, mean, variance = parts
     deviation = variance.sqrt()
     ends = mean + float(ndtri(share)) * deviation
@@ -649,10 +631,8 @@ def _probability_best(
 ) -> Tensor:
     """Probability, by draws, that each arm, or each of points (K, d), has the largest expected reward, (S, N).
 
-    ``policy.joint`` gives a joint normal mixture over all arms. Each member gets its share of the draws, to the nearest
-    draw. Sobol points are more even than random numbers. Arms outside the mask ``here`` (N,) have probability 0. So do
-    arms whose mean + 4 deviations lies below another arm's mean - 4 deviations: if the posterior is normal, each of
-    them is the best with probability below 1e-4.
+    Each member of the mixture ``policy.joint`` gets its share of the draws. The probability is 0 outside the mask
+    ``here`` (N,), and for an arm whose mean + 4 deviations lies below another's mean - 4 deviations.
     """
     mean, variance = policy.marginals(time, points)
     spread = _FAR * variance.clamp_min(0).sqrt()
