@@ -1,7 +1,5 @@
 """The command lines of benchmarks: options that they share. What a page needs (``pages``) does without typer."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType

@@ -5,8 +5,6 @@ page from those files alone: ``render`` fills a template, a Markdown file with p
 stands beside the program.
 """
 
-from __future__ import annotations
-
 import math
 import tempfile
 import textwrap

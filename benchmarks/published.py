@@ -8,8 +8,6 @@ text. All other figures are those of the pages of results. A figure that says an
 race that now plays anything else, is found by ``tests/benchmarks/test_published.py``.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

@@ -7,8 +7,6 @@ Written from the first paragraphs of the pages, ``papers/results/PAPER/claims.cs
 and from nothing else: a page that is out of date with its files is a mistake, and a test finds it.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import tomllib

@@ -7,8 +7,6 @@ them to a file. For a copy of the checkout, not one that others read while it ru
 that has the libraries, not the package, loaded: Linux and macOS alone. tests/MUTATION.md has what was found.
 """
 
-from __future__ import annotations
-
 import argparse
 import ast
 import copy

@@ -1,8 +1,6 @@
 """How ``auto`` was developed and judged, ``python -m benchmarks.auto``: play environments of the protocol, and write
 the page."""
 
-from __future__ import annotations
-
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any

@@ -5,8 +5,6 @@ beside it, ``step.csv`` and the leaderboard's. ``looks.csv`` has the time of a s
 ``then.csv`` the leaderboard's mean regret of ``auto`` before it looked again, when the ranks were asked for.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

@@ -1,7 +1,5 @@
 """``python -m benchmarks.auto.days``: ``auto`` with a history of tables with a day, drift and a jump; and a page."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from itertools import product

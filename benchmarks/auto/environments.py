@@ -1,8 +1,6 @@
 """Simulated environments of the protocol beside the leaderboard's, and hidden risers: arms, or a region of a domain,
 that become best while nobody looks at them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -30,8 +30,6 @@ Every policy is played on ``... after 500``. Nothing changes in steps 101 to 500
 pays for looks. An arm shows a change of two standard deviations of the noise or more: less is not seen in one look.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NamedTuple
 

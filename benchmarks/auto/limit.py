@@ -6,8 +6,6 @@ might reach that knew both beforehand and kept them. results/limit.csv has a row
 folder of the real readings.
 """
 
-from __future__ import annotations
-
 from itertools import product
 from pathlib import Path
 from typing import Annotated

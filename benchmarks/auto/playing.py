@@ -1,7 +1,5 @@
 """Who plays what, by the protocol; each cell's total regret goes to a table."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """``python -m benchmarks.auto.step``: processor time of a step beside that of gp_ucb."""
 
-from __future__ import annotations
-
 from itertools import product
 from pathlib import Path
 from statistics import mean, median

@@ -1,7 +1,5 @@
 """``python -m benchmarks.auto.weeks``: ``auto`` on tables with a day and a week, and ``auto`` with a wrong period."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from itertools import product

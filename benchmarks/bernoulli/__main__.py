@@ -3,8 +3,6 @@
 ``python -m benchmarks.bernoulli``: race the ten records, and write the page.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from pathlib import Path

@@ -3,8 +3,6 @@
 Plays what is not kept yet, and writes the page. ``PROTOCOL.md`` says what is compared, and by what rule.
 """
 
-from __future__ import annotations
-
 import inspect
 import warnings
 from collections.abc import Sequence

@@ -6,8 +6,6 @@ The race of ``coba`` is left out, and the page says so, where that package is no
 (``pip install --no-deps coba``).
 """
 
-from __future__ import annotations
-
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """``auto`` without kernel and rate of change, beside ``tv_cgp_ucb`` with both: see PROTOCOL.md."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from bandits_torch import make, recipes, run

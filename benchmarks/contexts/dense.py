@@ -1,7 +1,5 @@
 """The race against a dense Gaussian process that is factored anew at every step, side by side in one process."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from time import perf_counter

@@ -1,7 +1,5 @@
 """Environments that the package ``coba`` generates, and its linear policies, against CGP-UCB."""
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Callable, Sequence
 from itertools import islice

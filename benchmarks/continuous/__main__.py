@@ -8,8 +8,6 @@ policies of ``--again``. ``--clock`` races over a simulated clock that a policy'
 tables turned-SECONDS.csv, on the same page. Runs that a table holds are not played again.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import torch

@@ -7,8 +7,6 @@ the time-averaged regret is the mean of best(t) - f_t(point in force at t) over 
 CLOCK.md is drawn from the tables and from nothing else.
 """
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Callable, Iterable
 from pathlib import Path

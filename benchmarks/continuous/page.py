@@ -1,7 +1,5 @@
 """The page and the picture, from the tables of the races."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The race: every policy on every dynamic function, replicate by replicate, with the same noise."""
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Callable, Collection
 from pathlib import Path

@@ -3,8 +3,6 @@
 Each is a ``Policy`` of one replicate. A step's time is all they do between a reward and the next point.
 """
 
-from __future__ import annotations
-
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterator

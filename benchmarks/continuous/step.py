@@ -1,7 +1,5 @@
 """What a step over a domain costs: tv_gp_ucb beside ``optimize_acqf`` alone, and auto beside plain BoTorch."""
 
-from __future__ import annotations
-
 from time import perf_counter, process_time
 
 import pandas as pd

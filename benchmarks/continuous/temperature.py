@@ -5,8 +5,6 @@ first. Runs go to results/temperature.csv, what W-DBO keeps at each step to resu
 TEMPERATURE.md is drawn from both. Runs that a table holds are not played again.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from pathlib import Path

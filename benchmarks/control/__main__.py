@@ -7,8 +7,6 @@ Every policy plays the same tests with the same noise and the same share of traf
 before the seed that is reported was played.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path

@@ -5,8 +5,6 @@
 Settings are chosen on an earlier part of each record, a later one is reported.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache

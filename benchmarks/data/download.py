@@ -9,8 +9,6 @@ Not Pooch: it unpacks a ``.gz`` file that the server labels with ``Content-Encod
 the file nor its checksum is the one published. It also replaces an existing file that differs.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import hashlib

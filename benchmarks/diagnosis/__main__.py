@@ -3,8 +3,6 @@
 ``python -m benchmarks.diagnosis``: draw the files, diagnose them, and write the page.
 """
 
-from __future__ import annotations
-
 import tempfile
 import warnings
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """``python -m benchmarks.diagnosis.records``: what a diagnosis says of real records, beside what is known of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

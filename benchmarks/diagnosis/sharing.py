@@ -4,8 +4,6 @@ Every table has 300 rows, with noise of variance 1 but where rewards are 0 and 1
 number of arms, of how many it is said; some 20 minutes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Annotated
 

@@ -5,8 +5,6 @@ goes to results/PROBLEM-SEED.csv (peaks), results/PROBLEM.csv (bandits) and resu
 environments of PROTOCOL.md) at once, and what is there is not played again.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from itertools import product

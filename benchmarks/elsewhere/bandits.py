@@ -9,8 +9,6 @@ with the settings that their documentation shows, and listed one by one. A step 
 takes some forty milliseconds: there it is not played.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial

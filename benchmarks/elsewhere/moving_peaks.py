@@ -10,8 +10,6 @@ comes.
 * Regret: mean over all evaluations of optimum minus value, what a live system pays.
 """
 
-from __future__ import annotations
-
 import copy
 import math
 import random

@@ -1,7 +1,5 @@
 """The command: what is run in which order, how long it may take, and what is written."""
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import json

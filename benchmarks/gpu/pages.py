@@ -1,7 +1,5 @@
 """The pages: each gives rows, one at a time, so that what was measured is kept when time is up."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable, Iterator
 from itertools import product

@@ -1,7 +1,5 @@
 """Plain and captured steps of a policy on a device, one after another, and what they cost."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter

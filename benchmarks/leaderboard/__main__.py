@@ -3,8 +3,6 @@
 ``python -m benchmarks.leaderboard``: play what has not been played, and write the page.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

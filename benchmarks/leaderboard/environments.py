@@ -1,7 +1,5 @@
 """Environments that tell every recipe the same: centred rewards, and records of real data played from many starts."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any

@@ -3,8 +3,6 @@
 Ranks, shares and their intervals are of one total of regret per environment, policy and replicate.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from pathlib import Path

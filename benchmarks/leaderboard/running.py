@@ -1,7 +1,5 @@
 """Playing the leaderboard's cells, and the tables of what came of them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from time import monotonic

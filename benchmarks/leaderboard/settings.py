@@ -1,7 +1,5 @@
 """What races where. Fixed once, before any result was seen: RESULTS.md says why (its template)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

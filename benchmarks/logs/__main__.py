@@ -1,7 +1,5 @@
 """``python -m benchmarks.logs``: value policies from logs whose truth is known, start warm, and write the page."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache, partial

@@ -1,7 +1,5 @@
 """What do limits on moves cost, and what is saved by weighing the price of a move? ``python -m benchmarks.moves``."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Annotated, Any

@@ -11,8 +11,6 @@ are left out. With the extra ``fast`` installed Chowdhury & Gopalan and Zhou & S
 minutes of a core.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import os

@@ -1,7 +1,5 @@
 """RESULTS.md and claims.csv of Calandriello et al. (2019), from the CSV files beside them."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """RESULTS.md and claims.csv of the figures of Chowdhury & Gopalan 2017, from their CSV files."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path

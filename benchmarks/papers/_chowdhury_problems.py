@@ -1,7 +1,5 @@
 """The settings of Chowdhury & Gopalan 2017, section 6: problems, information gains and the five policies."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any

@@ -12,8 +12,6 @@ not hold, and its numbers say so.
 an interval on both sides of it. "Vacuous here" is a bound that everything meets, random play too.
 """
 
-from __future__ import annotations
-
 import io
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence

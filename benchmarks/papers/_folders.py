@@ -1,7 +1,5 @@
 """What the command of each paper takes, where its data come from and its results go."""
 
-from __future__ import annotations
-
 import argparse
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence

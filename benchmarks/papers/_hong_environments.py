@@ -14,8 +14,6 @@ fixed before any of its runs, gives each algorithm that the paper tunes as many 
 as "..., equal grid".
 """
 
-from __future__ import annotations
-
 import json
 import tomllib
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """RESULTS.md and claims.csv of Hong, Li & Tewari (2023), from the CSV files beside them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from functools import partial
@@ -75,7 +73,7 @@ def claims(totals: pd.DataFrame) -> list[Claim]:
     return _claims.of_rows("hong", rows)
 
 
-def _said(judge: _Judge, equal: bool = False) -> list[tuple[str, str, Finding, str]]:
+def _said(judge: "_Judge", equal: bool = False) -> list[tuple[str, str, Finding, str]]:
     """(where, claim, finding, part of the command) of the paper's sentences; algorithms as tuned at first, or by equal
     grids."""
 

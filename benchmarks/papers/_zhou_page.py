@@ -1,7 +1,5 @@
 """Pictures, claims.csv and RESULTS.md of the measured theorems of Zhou & Shroff 2021, from their CSV files."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import product

@@ -1,7 +1,5 @@
 """Functions whose change in the RKHS norm is known exactly, and the bounds of Zhou & Shroff 2021 on their regret."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """Claims.csv and RESULTS.md of the figures of Ziomek et al. 2024, from their CSV files."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
 from pathlib import Path

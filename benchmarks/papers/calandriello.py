@@ -19,8 +19,6 @@
 Without a part all are run. One thread.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from time import perf_counter, process_time

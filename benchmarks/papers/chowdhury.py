@@ -7,8 +7,6 @@ run; figure 4 needs the folder of intel_temperature.npz and cmu_light.npz, ``--d
 writes CSV files and pictures; RESULTS.md and claims.csv are then written from the CSV files alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any

@@ -19,8 +19,6 @@ ends with the report: DIR/regret.csv, totals.csv, claims.csv, pictures and RESUL
 more stay.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from pathlib import Path
 from typing import Any, cast

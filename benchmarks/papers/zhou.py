@@ -7,8 +7,6 @@ one, and IGP-UCB beside them, play functions whose variation budget in the RKHS 
 Each part writes a CSV file; pictures, RESULTS.md and claims.csv are then made from the CSV files alone.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

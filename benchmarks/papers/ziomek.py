@@ -6,8 +6,6 @@ Without a name all parts run (Intel ones need ``--data``, the folder of intel_te
 files and pictures; RESULTS.md and claims.csv are then written from the CSV files alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from time import perf_counter

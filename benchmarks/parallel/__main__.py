@@ -4,8 +4,6 @@ asking costs, in one page.
 Runs one process niced, in about 15 minutes of a core.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The race with one question open and with eight, and the regret that waiting costs anyone (``floor``)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection
 from dataclasses import dataclass

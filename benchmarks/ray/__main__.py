@@ -4,8 +4,6 @@ Runs that are in the table already are not played again. Needs ``pip install ".[
 for ``cartpole``; ``--page`` needs none of them.
 """
 
-from __future__ import annotations
-
 import gc
 import logging
 import warnings

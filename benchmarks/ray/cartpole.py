@@ -1,7 +1,5 @@
 """Reinforcement learning: ``CartPole-v1`` of gymnasium (``pip install gymnasium``) by proximal policy optimisation."""
 
-from __future__ import annotations
-
 from collections import deque
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The tasks, and a run of a scheduler on one of them."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from dataclasses import dataclass

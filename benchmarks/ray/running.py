@@ -5,8 +5,6 @@ Schedulers are Ray's own objects, unmodified. A trial is trained by one iteratio
 are filled by ``choose_trial_to_run``.
 """
 
-from __future__ import annotations
-
 import copy
 import random
 import time

@@ -7,8 +7,6 @@ and ``RESULTS.md``. About three minutes on one core; ``--fast`` plays every line
 same over the points of a square, to ``points.csv`` and ``POINTS.md``.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from functools import partial

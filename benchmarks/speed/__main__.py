@@ -3,8 +3,6 @@
 ``python -m benchmarks.speed [NAME ...] [--fast] [--device cpu|cuda] [--out DIR]``, from a checkout.
 """
 
-from __future__ import annotations
-
 import json
 from importlib import import_module
 from pathlib import Path

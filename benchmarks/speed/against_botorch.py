@@ -1,7 +1,5 @@
 """One run, the same arms at every step: a step of ours and a step of plain BoTorch, each way in its own process."""
 
-from __future__ import annotations
-
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a captured step asks of a device, beside a plain one: kernels, values the host waits for."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pandas as pd

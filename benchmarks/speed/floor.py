@@ -1,7 +1,5 @@
 """How much of a step is the recursion itself?"""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import pandas as pd

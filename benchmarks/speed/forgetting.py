@@ -1,7 +1,5 @@
 """What it costs a model over points to unlearn its oldest observation, beside learning one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """How far is ``form="auto"`` from the cheaper form, at sizes that did not choose its rule?"""
 
-from __future__ import annotations
-
 from itertools import product
 from typing import Any
 

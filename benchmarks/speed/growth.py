@@ -1,7 +1,5 @@
 """Does a step get slower as observations come in?"""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

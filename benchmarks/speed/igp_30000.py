@@ -1,7 +1,5 @@
 """The experiment of Chowdhury & Gopalan (2017), section 6, at full length, as one batch."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Steps one by one, in blocks of plain calls, and as a compiled loop, side by side; and a copy of as many bytes."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

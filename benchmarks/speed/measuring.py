@@ -1,7 +1,5 @@
 """Clock, memory, the speed of plain copying, and facts about the machine."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import platform

@@ -1,7 +1,5 @@
 """Batch BKB on a million arms: time of a step, peak memory, and what share of the memory's bandwidth is used."""
 
-from __future__ import annotations
-
 import pandas as pd
 import torch
 

@@ -1,7 +1,5 @@
 """How far the posterior drifts from the exact one in a million steps."""
 
-from __future__ import annotations
-
 from time import perf_counter
 from typing import Any
 

@@ -1,8 +1,6 @@
 """The page of the speed benchmarks, written from the result files and nothing else: each has its section, a template
 beside it, of its rows (``frame``, ``rows``), its module (``program``) and ``workload``."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass

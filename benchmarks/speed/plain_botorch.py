@@ -1,7 +1,5 @@
 """GP-UCB over arms as a BoTorch user would write it: two ways to keep the model, two ways to score the arms."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from typing import cast

@@ -1,7 +1,5 @@
 """What float32 costs in accuracy and gains in time."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """How near a step comes to what the device's memory allows, when there is enough to do."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable
 from functools import partial

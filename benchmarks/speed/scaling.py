@@ -1,7 +1,5 @@
 """How the cost of a step grows with arms, replicates, candidate priors and window, one at a time, for each model."""
 
-from __future__ import annotations
-
 import math
 import tomllib
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Over points under drift: does a step slow down as observations come in, and what do those dropped cost?"""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Does a step with cycles or smooth drift over arms get slower with time, and what does it cost?"""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

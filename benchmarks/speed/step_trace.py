@@ -1,14 +1,12 @@
 """What a reader would have to step through: the files, functions and lines that one step of a recipe executes."""
 
-from __future__ import annotations
-
 import inspect
 import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, Self
 
 import botorch
 import gpytorch
@@ -40,7 +38,7 @@ class Executed:
         self.codes: set[CodeType] = set()
         self.lines: set[tuple[str, int]] = set()
 
-    def __enter__(self) -> Executed:
+    def __enter__(self) -> Self:
         self._before = sys.gettrace()
         sys.settrace(self._trace)
         return self

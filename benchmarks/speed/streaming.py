@@ -1,7 +1,5 @@
 """A fitted BoTorch model that goes on learning: in place, conditioned again and again, or built anew at each step."""
 
-from __future__ import annotations
-
 import copy
 import warnings
 from typing import Any, cast

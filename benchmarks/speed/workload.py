@@ -1,7 +1,5 @@
 """The task that every benchmark plays: GP-UCB over arms in a cube, Matern-5/2 prior, everything known and fixed."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -3,8 +3,6 @@
 ``python -m benchmarks.widths``: play what is asked for, and write the page.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any

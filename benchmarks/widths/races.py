@@ -1,7 +1,5 @@
 """Recipes on the same problems, replicate by replicate: one table for each question."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """Flynn & Reeb's bounds over the closed form, ``RealisedInformationWidth``, along runs that the closed form plays."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pandas as pd

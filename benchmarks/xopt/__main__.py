@@ -3,8 +3,6 @@
 ``python -m benchmarks.xopt``: play what is missing, and write the page.
 """
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import torch

@@ -1,7 +1,5 @@
 """A beam line in Cheetah that drifts: four quadrupoles, a screen, and what their settings are worth at every shot."""
 
-from __future__ import annotations
-
 import math
 
 import torch

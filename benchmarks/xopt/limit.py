@@ -6,8 +6,6 @@ the optimum that errors are counted from may lie in another valley by then. Besi
 many shots late as it takes to learn where they are. results/limit.csv has a row for each seed and each.
 """
 
-from __future__ import annotations
-
 import pandas as pd
 import torch
 

@@ -8,8 +8,6 @@ the function.
 Beside it ours as it comes, on the same lines. results/oracle.csv has a row for each seed and each.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

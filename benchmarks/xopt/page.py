@@ -1,7 +1,5 @@
 """The page: tracking error and rate of every generator, and what is asked of ours."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Generators of Xopt on the drifting lattice, all on one clock of the simulation."""
 
-from __future__ import annotations
-
 import time
 import warnings
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What an argument of each kind must refuse: a list of values, all of which are tried."""
 
-from __future__ import annotations
-
 import math
 from decimal import Decimal
 from fractions import Fraction

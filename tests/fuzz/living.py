@@ -1,7 +1,5 @@
 """Every recipe and model, a few steps into its life, and the bad things that are said to it there."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -6,8 +6,6 @@ beside the times, Excel's first line, the printed minus sign, Parquet and NPZ. `
 or raise a ValueError that names an argument which decides; told that argument, it must give what was meant.
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import random

@@ -1,7 +1,5 @@
 """What a call with a bad argument comes to."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from typing import Any

@@ -5,8 +5,6 @@ on. A row is needed only for what an annotation does not say: a shape, another r
 what their annotations' tables refuse, or lack a value for the valid call, fails in ``test_bad_arguments``.
 """
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import tempfile

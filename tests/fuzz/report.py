@@ -5,8 +5,6 @@ Files and command lines have tests with the words of each answer:
 ``tests/problems/test_tables.py``, ``tests/fuzz/test_bad_options.py``.
 """
 
-from __future__ import annotations
-
 import argparse
 import warnings
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Bad things said to a policy or a model in mid-life: (what was said, call, names that the answer may use)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial

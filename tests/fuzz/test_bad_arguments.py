@@ -1,7 +1,5 @@
 """Every public constructor and function, and policies and models in mid-life, refuse what cannot be by its name."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

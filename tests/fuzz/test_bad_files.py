@@ -1,7 +1,5 @@
 """Broken tables of rewards are read by a documented policy or refused with a ValueError; nothing else happens."""
 
-from __future__ import annotations
-
 import random
 
 import hypothesis.strategies as st

@@ -1,7 +1,5 @@
 """The command line answers anything with one line and exit code 2, or runs; it never shows a traceback."""
 
-from __future__ import annotations
-
 import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, given, settings

@@ -1,7 +1,5 @@
 """Settings that are legal and hard: whatever they are, an arm that is there is chosen, by a number that is one."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

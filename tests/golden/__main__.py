@@ -3,8 +3,6 @@
 ``python -m tests.golden WORD ...`` plays those whose name holds one of the words.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 

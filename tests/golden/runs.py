@@ -4,8 +4,6 @@ Arms: 200 steps, 3 replicates. Points: 40 steps and a small search, since every 
 an unknown prior need candidate priors, so their two problems are hills of two kinds.
 """
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 import json

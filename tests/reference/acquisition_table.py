@@ -5,8 +5,6 @@ values are those it has on a ``SingleTaskGP`` with the same data, kernel and noi
 or over a list finds its best.
 """
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import pkgutil

@@ -11,8 +11,6 @@ answers move by that times |(K + lambda I)^{-1}| <= 1 / lambda. So errors of
 algorithm can promise of which nothing is known but that it is backward stable; here C is ``ALLOWED``.
 """
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Models of ours with their twins of BoTorch's: the same data, kernel and noise."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """How much work a piece of code is, counted operation by operation: a clock that does not jitter."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

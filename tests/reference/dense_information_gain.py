@@ -1,7 +1,5 @@
 """Information gain from dense determinants, and its maximum by trying everything."""
 
-from __future__ import annotations
-
 from itertools import combinations_with_replacement
 
 import torch

@@ -3,8 +3,6 @@
 What a process does at its start is tested by processes that start: tests/cli/test_cli_start.py.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys
@@ -13,7 +11,7 @@ import traceback
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO
+from typing import IO, Self
 
 import torch
 
@@ -76,7 +74,7 @@ class Forked:
         """Exit code, or minus the signal's number; None as long as it runs."""
         return self._waited(os.WNOHANG)
 
-    def wait(self) -> Forked:
+    def wait(self) -> Self:
         """Its end, with all that it said."""
         self._waited(0)
         return self

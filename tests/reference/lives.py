@@ -1,7 +1,5 @@
 """A model of any kind beside lists of what each of its members was told, answered by twins in extended precision."""
 
-from __future__ import annotations
-
 import math
 import random
 from dataclasses import dataclass, field

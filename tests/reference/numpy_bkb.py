@@ -1,7 +1,5 @@
 """BKB written plainly in NumPy: Figure 1 of Calandriello et al. (2019), with the counters of their section 3.2."""
 
-from __future__ import annotations
-
 import numpy as np
 from scipy.linalg import solve_triangular
 

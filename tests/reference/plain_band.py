@@ -1,7 +1,5 @@
 """The width of a band over all arms at once, one draw and one arm at a time."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A-GP-UCB and LB-GP-UCB for one run, every length-scale refitted from all rewards at every step."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

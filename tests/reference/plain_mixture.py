@@ -3,8 +3,6 @@
 Everything is in the basis of the arms: a function of norm at most B over N arms is f with f^T K^{-1} f <= B^2.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

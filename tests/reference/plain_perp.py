@@ -1,7 +1,5 @@
 """R-PERP for one run: plans, permutations and elimination, each posterior from a dense solve."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -3,8 +3,6 @@
 ``python -m tests.reference.rare_losses`` prints the table of docs/advice.md (400 races each, ten seconds).
 """
 
-from __future__ import annotations
-
 import torch
 
 from bandits_torch.experiments.comparison import advise

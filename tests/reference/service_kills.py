@@ -6,8 +6,6 @@ have learned every reward told once, with the arm that its client was given; no 
 page's policy keeps no rewards, so one that does stands in for it.
 """
 
-from __future__ import annotations
-
 import argparse
 import http.client
 import json

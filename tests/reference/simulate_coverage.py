@@ -1,7 +1,5 @@
 """An obvious Gaussian process to test widths on, functions, and a bandit run that counts how wide they must be."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable
 from types import SimpleNamespace
