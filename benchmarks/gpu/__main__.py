@@ -1,7 +1,6 @@
 """Everything that needs a GPU, in one command of under nine minutes: ``python -m benchmarks.gpu --out DIR``.
 
-Tests, then pages of measurements, then the acceptance criteria with their figures. Written as it goes: a run cut short
-leaves what it had. ``--rehearse`` runs every line of it in small, on a CPU if need be; its figures mean nothing.
+A run cut short leaves what it had. ``--rehearse`` runs every line of it in small, on a CPU if need be.
 """
 
 import importlib.util

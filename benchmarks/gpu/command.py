@@ -28,7 +28,7 @@ from bandits_torch.problems import make
 from bandits_torch.recipes import RECIPES
 from benchmarks.gpu.pages import PAGES
 from benchmarks.gpu.stepping import Settings
-from benchmarks.pages import markdown
+from benchmarks.pages import filled
 from benchmarks.speed.measuring import machine
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -165,41 +165,47 @@ class Verdict(NamedTuple):
 
 def criteria(measured: Measured) -> list[Verdict]:
     """What is asked on an H200-class card, whatever was measured."""
-    return [
-        _share(measured, "covariance", 10_000, 1, 0.6),
-        _share(measured, "covariance", 100, 2_500, 0.6),
-        _share(measured, "factor", 1_000_000, 1, 0.5),
-        _wall(measured, 25, 3.0),
-        _wall(measured, 2_500, 20.0),
-        _waits(measured),
-        _botorch(measured, 10_000),
-        _botorch(measured, 100_000),
-        _same(measured, "", "CPU and GPU choose the same arms in every recipe, or part in a near tie"),
-        _same(measured, "captured_", "captured steps choose as on the CPU, or part in a near tie"),
-        _tests(measured),
+    shares = (("covariance", 10_000, 1, 0.6), ("covariance", 100, 2_500, 0.6), ("factor", 1_000_000, 1, 0.5))
+    verdicts = [
+        _of_row(
+            measured.get("saturation", []),
+            {"form": form, "arms": arms, "replicates": replicates},
+            f"{form} form, {arms} arms, {replicates} replicates: at least {least:.0%} of the speed of a copy",
+            {"plain_share": "{:.0%} plain", "captured_share": "{:.0%} captured"},
+            least,
+        )
+        for form, arms, replicates, least in shares
     ]
+    for replicates, most in ((25, 3.0), (2_500, 20.0)):
+        wanted = {"replicates": replicates, "steps": 30_000}
+        asked = f"{replicates} replicates x 30 000 steps x 100 arms, captured: at most {most:g} s"
+        rows = measured.get("igp_30000", [])
+        verdicts.append(_of_row(rows, wanted, asked, {"wall_seconds": "{:.2f} s"}, most=most))
+    verdicts.append(_waits(measured))
+    for arms in (10_000, 100_000):
+        wanted = {"arms": arms, "observations": 1_000}
+        asked = f"at least 300 times plain BoTorch at ({arms} arms, 1 000 observations)"
+        figures = {"times_faster": "{:.0f} plain", "times_faster_captured": "{:.0f} captured"}
+        verdicts.append(_of_row(measured.get("against_botorch", []), wanted, asked, figures, 300))
+    same = "CPU and GPU choose the same arms in every recipe, or part in a near tie"
+    captured = "captured steps choose as on the CPU, or part in a near tie"
+    return [*verdicts, _same(measured, "", same), _same(measured, "captured_", captured), _tests(measured)]
 
 
-def _find(measured: Measured, page: str, **wanted: Any) -> dict[str, Any] | None:
-    rows = measured.get(page, [])
-    return next((row for row in rows if all(row.get(key) == value for key, value in wanted.items())), None)
-
-
-def _share(measured: Measured, form: str, arms: int, replicates: int, least: float) -> Verdict:
-    asked = f"{form} form, {arms} arms, {replicates} replicates: at least {least:.0%} of the speed of a copy"
-    row = _find(measured, "saturation", form=form, arms=arms, replicates=replicates)
-    if row is None or "captured_share" not in row:
+def _of_row(
+    rows: list[dict[str, Any]],
+    wanted: dict[str, Any],
+    asked: str,
+    figures: dict[str, str],
+    least: float = 0.0,
+    most: float = math.inf,
+) -> Verdict:
+    """Of the row that has what is wanted: whether the largest of its figures, told by their formats, is in between."""
+    row = next((row for row in rows if wanted.items() <= row.items() and figures.keys() <= row.keys()), None)
+    if row is None:
         return Verdict(asked)
-    plain, captured = row["plain_share"], row["captured_share"]
-    return Verdict(asked, f"{plain:.0%} plain, {captured:.0%} captured", max(plain, captured) >= least)
-
-
-def _wall(measured: Measured, replicates: int, most: float) -> Verdict:
-    asked = f"{replicates} replicates x 30 000 steps x 100 arms, captured: at most {most:g} s"
-    row = _find(measured, "igp_30000", replicates=replicates, steps=30_000)
-    if row is None or "wall_seconds" not in row:
-        return Verdict(asked)
-    return Verdict(asked, f"{row['wall_seconds']:.2f} s", row["wall_seconds"] <= most)
+    said = ", ".join(text.format(row[column]) for column, text in figures.items())
+    return Verdict(asked, said, least <= max(row[column] for column in figures) <= most)
 
 
 def _waits(measured: Measured) -> Verdict:
@@ -208,15 +214,6 @@ def _waits(measured: Measured) -> Verdict:
     waits = [value for value in found if value is not None and value == value]  # NaN: not on a GPU
     figure = None if not waits else f"at most {max(waits):g} a step, over {len(waits)} kinds of step"
     return Verdict("no host wait in a step", figure, bool(waits) and max(waits) == 0)
-
-
-def _botorch(measured: Measured, arms: int) -> Verdict:
-    row = _find(measured, "against_botorch", arms=arms, observations=1_000)
-    asked = f"at least 300 times plain BoTorch at ({arms} arms, 1 000 observations)"
-    if row is None or "times_faster" not in row:
-        return Verdict(asked)
-    plain, captured = row["times_faster"], row["times_faster_captured"]
-    return Verdict(asked, f"{plain:.0f} plain, {captured:.0f} captured", max(plain, captured) >= 300)
 
 
 def _same(measured: Measured, prefix: str, asked: str) -> Verdict:
@@ -275,24 +272,9 @@ class Notebook:
         return "rehearsed" if rehearsed else verdict.said
 
     def report(self) -> str:
-        lines = ["# On a GPU", "", ", ".join(f"{key} {value}" for key, value in self.facts.items()), ""]
-        if self.facts["rehearsal"]:
-            lines += ["**A rehearsal in small: the figures mean nothing.**", ""]
-        asked = [[v.asked, self.said(v), v.figure or ""] for v in criteria(self.measured)]
-        lines.append(markdown(["asked", "", "figure"], asked))
-        for page, note in self.notes.items():
-            rows = self.measured.get(page, [])
-            lines += ["", f"## {page}", "", ", ".join(f"{key}: {value}" for key, value in note.items()), ""]
-            names = list(dict.fromkeys(name for row in rows for name in row))
-            if rows:
-                lines.append(markdown(names, ([_cell(row.get(name)) for name in names] for row in rows)))
-        return "\n".join(lines) + "\n"
-
-
-def _cell(value: Any) -> str:
-    if isinstance(value, float) and math.isfinite(value):
-        return f"{value:.4g}"
-    return "" if value is None else str(value)
+        verdicts = [(v.asked, self.said(v), v.figure or "") for v in criteria(self.measured)]
+        shown = {"facts": self.facts, "notes": self.notes, "measured": self.measured}
+        return filled("gpu/report.md.jinja", verdicts=verdicts, **shown)
 
 
 @contextmanager

@@ -43,11 +43,8 @@ _WAITS = {
 
 
 class CountLaunches(TorchDispatchMode):
-    """``with CountLaunches() as asked: ...``; then ``kernels``, ``host_reads`` and ``allocated`` bytes, new memory that
-    results were written to, in all.
-
-    A kernel is an operation that is no view; operations written in others count as several.
-    """
+    """``with CountLaunches() as asked: ...``; then ``kernels`` (operations that are no views; those written in others
+    count as several), ``host_reads`` and ``allocated`` bytes of results."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,11 +72,8 @@ def _dense(x: Any) -> bool:
 
 @dataclass(frozen=True)
 class Settings:
-    """What was asked for, and until when.
-
-    Attributes:
-        device: ``"cuda"`` or ``"cpu"``.  small: a rehearsal.  ends: ``perf_counter`` at which a page has to stop.
-    """
+    """``device``: ``"cuda"`` or ``"cpu"``; ``small``: a rehearsal; ``ends``: ``perf_counter`` at which a page has to
+    stop."""
 
     device: str
     small: bool
