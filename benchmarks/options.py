@@ -30,10 +30,8 @@ Out = Annotated[
 
 
 def chosen(text: str, known: Iterable[str], option: str) -> list[str]:
-    """Names separated by commas, or by semicolons where a name has a comma; all that are known for an empty text.
-
-    A usage error names the option for one that is not known.
-    """
+    """Names separated by commas, or by semicolons where a name has a comma; all that are known for an empty text. A
+    usage error names the option for one that is not known."""
     names = list(dict.fromkeys(known))
     if not text:
         return names

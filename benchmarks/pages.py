@@ -1,9 +1,5 @@
-"""What every program of results shares: CSV files that grow from run to run, and Markdown pages written from them.
-
-A program plays cells, puts their rows into CSV files of its folder ``results`` (``save``, ``keep``), and writes its
-page from those files alone: ``render`` fills a template, a Markdown file with places for figures and tables, which
-stands beside the program.
-"""
+"""What every program of results shares: CSV files that grow from run to run (``save``, ``keep``), and Markdown pages
+written from them by templates, Markdown files with places for figures, which stand beside the programs (``render``)."""
 
 import math
 import tempfile
@@ -90,13 +86,8 @@ def render(path: Path, template: str, **values: Any) -> Path:
 
 
 def filled(template: str, **values: Any) -> str:
-    """The text of a page.
-
-    Args:
-        template: a Jinja template, by its path below ``benchmarks``. Beside what Jinja has it can call the functions of
-            ``_HELP``; a value that it names and is not given is an error.
-        values: what it shows.
-    """
+    """The text of a page: a Jinja template, by its path below ``benchmarks``, with these values and the functions of
+    ``_HELP``."""
     return _TEMPLATES.get_template(template).render(values)
 
 
@@ -167,11 +158,8 @@ def whole(value: float) -> str:
 
 
 def seeds_of(table: pd.DataFrame, column: str, of: str | None = None, what: str = "seed") -> str:
-    """How many seeds a table was played with, and which: ``"6 seeds (0 to 5)"``.
-
-    ``column``: that of the seeds, or of replicates; ``what``: the word for one of them. ``of``: the column of what was
-    played; where some have other seeds, each is named: ``"6 seeds (0 to 5) of levy; 1 seed (0) of ackley, shekel"``.
-    """
+    """How many seeds (``what``) are in this column, and which: ``"6 seeds (0 to 5)"``; by the column ``of`` of what was
+    played, where some have other seeds: ``"6 seeds (0 to 5) of levy; 1 seed (0) of ackley, shekel"``."""
     names: dict[tuple[int, ...], list[str]] = {}
     for name, part in [("", table)] if of is None else table.groupby(of, sort=False):
         names.setdefault(tuple(sorted(map(int, part[column].unique()))), []).append(str(name))

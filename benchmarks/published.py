@@ -56,11 +56,8 @@ RACES = (
 
 
 def play(command: str, folder: Path, policy: str | None = None) -> dict[str, Any]:
-    """What a race comes to, as it is kept: regret and standard error of each policy (0 where all replicates are the
-    same), the regret of random pulls, and the advice where it is printed.
-
-    ``folder``: where it may write; ``policy``: that one alone.
-    """
+    """What a race, or one policy of it, comes to in this folder, as it is kept: regret and standard error of each
+    policy (0 where all replicates are the same), the regret of random pulls, and the advice where it is printed."""
     arguments = shlex.split(command.replace("\\\n", " "))[1:]
     if policy is not None:
         arguments += ["--policies", policy]  # the last counts

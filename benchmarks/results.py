@@ -1,11 +1,5 @@
-"""benchmarks/RESULTS.md: what was found, in five minutes: the answer of every page, and of every paper what holds, what
-does not, and why.
-
-    python -m benchmarks.results
-
-Written from the first paragraphs of the pages, ``papers/results/PAPER/claims.csv``, ``papers/NOTES.md`` and pictures,
-and from nothing else: a page that is out of date with its files is a mistake, and a test finds it.
-"""
+"""``python -m benchmarks.results``: benchmarks/RESULTS.md, the answer of every page, and of every paper what holds,
+what does not, and why, from the first paragraphs of the pages, claims.csv, ``papers/NOTES.md`` and pictures."""
 
 import re
 import sys

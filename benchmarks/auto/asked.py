@@ -1,8 +1,7 @@
 """What was asked of looking again, what it came to, and what cannot be had: ``python -m benchmarks.auto.asked``.
 
-Writes ``results/ASKED.md`` from tables that are kept: ``totals.csv``, ``frontier.csv``, ``looks.csv`` and ``then.csv``
-beside it, ``step.csv`` and the leaderboard's. ``looks.csv`` has the time of a step with looks and without (``--time``);
-``then.csv`` the leaderboard's mean regret of ``auto`` before it looked again, when the ranks were asked for.
+``looks.csv`` has the time of a step with looks and without (``--time``), ``then.csv`` the leaderboard's mean regret of
+``auto`` when the ranks were asked for, before it looked again.
 """
 
 from pathlib import Path

@@ -32,17 +32,8 @@ KEY = ("cycle", "seed", "policy")
 
 class DaysTable(CleanTable):
     """Thirty products by the hour: level + day common to all + day of each product + drift + noise, and once the three
-    worst jump above what is best.
-
-    A day is a wave of one period and one of half of it, each product's with phases of its own. The first rows are
-    history, noise and all; regret is counted in expected rewards.
-
-    Args:
-        seed: of everything random.
-        cycle: False leaves the days out.
-        week: size, in units of the day's, of a cycle of 168 hours that is drawn in the same way; 0: none.
-        past, played: rows of the history, and those after them.
-    """
+    worst jump above what is best. A day is a wave of one period and one of half of it, a week, of size ``week``, one of
+    168 hours drawn alike. The first ``past`` rows are history, noise and all; regret is counted in expected rewards."""
 
     def __init__(
         self,
@@ -91,9 +82,8 @@ class DaysTable(CleanTable):
 def known_cycles(
     cycles: Mapping[float, tuple[int, float]], rest: float, rate: float, width: float
 ) -> Callable[[DaysTable], Policy]:
-    """``tv_gp_ucb`` that knows the kernel over arms and the noise of the table, with a kernel over time: cycles by
-    their periods, each of so many harmonics and this weight, whose shape lasts five periods; and ``rest`` times
-    exponential forgetting at this rate."""
+    """``tv_gp_ucb`` that knows kernel and noise; over time cycles by their periods, each of so many harmonics and this
+    weight, whose shape lasts five periods, and ``rest`` times exponential forgetting at this rate."""
 
     def built(problem: DaysTable) -> Policy:
         known, time = problem.knowledge, [scaled(ExponentialForgettingKernel(rate), rest)]

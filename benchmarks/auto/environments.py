@@ -28,15 +28,8 @@ _ARMS, _NOISE = 100, 0.1
 
 
 class Scripted(Problem):
-    """Rewards laid out beforehand.
-
-    Args:
-        arms: (N, d).
-        rewards: (T, S, N) expected rewards.
-        knowledge: what policies are given.
-        noise: step, expected rewards of the arms pulled (S,) and streams to noise (S,).
-        available: (T, N) booleans, None for all.
-    """
+    """Expected ``rewards`` (T, S, N) laid out beforehand; ``noise`` of step, expected rewards (S,) of the arms pulled
+    and streams, (S,); ``available`` (T, N), None for all."""
 
     def __init__(
         self,
@@ -232,10 +225,8 @@ class Rise(NamedTuple):
 
 @dataclass(frozen=True)
 class Riser:
-    """An environment of the family by its name.
-
-    The quiet time is drawn uniformly in [q, 1.2 q], so that no rival's schedule of restarts meets it by luck.
-    """
+    """An environment of the family by its name. The quiet time is drawn uniformly in [q, 1.2 q], so that no rival's
+    schedule of restarts meets it by luck."""
 
     name: str
 
@@ -302,10 +293,8 @@ class Riser:
 
 
 def _unrelated(shape: str, generators: list[torch.Generator]) -> tuple[Tensor, Tensor]:
-    """Rewards before and after (S, N): the best earns 13 000, others about 10 000 to 11 500 at most.
-
-    One mediocre arm of 8, or the three worst of 30, rise to 16 000 or, one of the three, to 14 000 and 12 000.
-    """
+    """Rewards before and after (S, N): the best earns 13 000, others 11 500 at most. One mediocre arm of 8, or the
+    three worst of 30, rise to 16 000 or, one of the three, to 14 000 and 12 000."""
     n = int(shape.split("-")[-1])
     drawn = torch.stack([torch.randn(n, generator=g, dtype=torch.float64) for g in generators])
     before = (_MEAN + 1_000 * drawn).clamp(max=11_500.0)
@@ -334,14 +323,8 @@ def _region(block: Block) -> tuple[Tensor, Tensor]:
 
 
 class Hills(ContinuousProblem):
-    """A hill of height 1 in the unit cube of d inputs, and from each replicate's change on one of height 2 far away.
-
-    Args:
-        dim: d.
-        quiet: (S,), steps before the change.
-        block: the replicates; places of hills are drawn for each.
-        horizon: steps.
-    """
+    """A hill of height 1 in the unit cube of d inputs, and from each replicate's change, after ``quiet`` (S,) steps,
+    one of height 2 far away."""
 
     functions_differ = True
 
@@ -382,10 +365,7 @@ DEVELOPED_ON = (*_EARLY, "o3-early", "cmu-light-training")
 
 
 class CleanTable(Replay):
-    """A table whose rewards without noise are known: regret is counted in these. One replicate.
-
-    A subclass sets ``_clean``, (T, N), of the rows played.
-    """
+    """A table of one replicate whose rewards without noise are known, ``_clean`` (T, N): regret is counted in these."""
 
     _clean: Tensor
 
@@ -401,11 +381,7 @@ class CleanTable(Replay):
 
 class FirmTable(CleanTable):
     """A table such as a firm would have: 40 arms in five groups, a season of 24 hours, drift, a jump, irregular times,
-    3 % missing, noise of 15 % of the variance, rewards in thousands, two arms whose reward is constant.
-
-    The first fifth is history, noise and all; what is played gives the table's rewards, and regret is counted in
-    expected ones. One replicate; a seed makes another table.
-    """
+    3 % missing, noise of 15 % of the variance, rewards in thousands, two constant arms. The first fifth is history."""
 
     def __init__(self, seed: int, rows: int = 625) -> None:
         g = np.random.default_rng(seed)
@@ -430,13 +406,8 @@ class FirmTable(CleanTable):
 
 
 def record(name: str, block: Block, data: Path) -> Record:
-    """One of ``UNSEEN``, from as many evenly spread starts as on the leaderboard, or of ``DEVELOPED_ON``, from ten.
-
-    cmu-light: the laboratory's own split, 144 steps; cmu-light-training: the last 300 rows of its training split, the
-    others are history. molene-rain: hourly rain, January 2014, the first fifth is history, 240 steps. beijing-o3:
-    hourly ozone from 2014 on, and o3-early, from 15 June 2013 on: 90 days before are history, 500 of 1 000 steps. The
-    others: earlier days of what is played elsewhere, or another quantity.
-    """
+    """One of ``UNSEEN``, from as many evenly spread starts as on the leaderboard, or of ``DEVELOPED_ON``, from ten: the
+    protocol has their rows, and how many of them are history."""
     starts, history = settings.REPLICATES if name in UNSEEN else 10, None
     if name in _EARLY:
         problem, options, steps = _EARLY[name]

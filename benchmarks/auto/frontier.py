@@ -75,10 +75,8 @@ def regions(x: np.ndarray, f: np.ndarray) -> Hypotheses:
 
 
 def unrelated(f: np.ndarray) -> Hypotheses:
-    """Of arms with these rewards at rest, (N,), of which one, or of 30 three, rise: any, as far as a policy knows.
-
-    One of 8 costs 3 000 a step. Of 30, 2 000 until the arm of 16 000 is played, and 1 000 more until it or that of
-    14 000 is."""
+    """Of arms with these rewards at rest, (N,), of which any one, or of 30 any three, rise. One of 8 costs 3 000 a
+    step; of 30, 2 000 until the arm of 16 000 is played, and 1 000 more until it or that of 14 000 is."""
     others, one = np.delete(np.arange(len(f)), f.argmax()), np.eye(len(f), dtype=bool)
     alone = one[others]
     gap = f.max() - f

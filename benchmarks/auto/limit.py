@@ -1,9 +1,6 @@
 """How far choosing a rate and a width in hindsight would go: ``python -m benchmarks.auto.limit [ENVIRONMENT ...]``.
 
-On every environment of the leaderboard ``tv_gp_ucb``, given the kernel and the noise, is played with each of six
-forgetting rates and five widths. The best of the thirty, picked after the fact for each environment, is what a policy
-might reach that knew both beforehand and kept them. results/limit.csv has a row for each setting; ``--data`` is the
-folder of the real readings.
+``tv_gp_ucb``, given the kernel and the noise, plays the leaderboard's environments with six rates and five widths.
 """
 
 from itertools import product

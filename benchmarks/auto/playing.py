@@ -75,10 +75,7 @@ PLAYERS = (*settings.POLICIES, *POLICIES, *MISTAKES, *NEVER, HISTORY)
 
 
 def make_problem(environment: str, block: Block, data: Path) -> Problem:
-    """The environment for these replicates; records are as long as on the leaderboard, from as many starts.
-
-    A firm has one replicate, whose table is that of the block's seed plus its first replicate.
-    """
+    """The environment for these replicates. A firm has one, whose table is that of the block's seed plus its number."""
     if environment == "firm":
         return FirmTable(block.seed + block.first_replicate)
     if environment in (*UNSEEN, *DEVELOPED_ON):

@@ -1,7 +1,5 @@
-"""Does what a race of a table of 0 and 1 advises earn what the best policy for such rewards earns?
-
-``python -m benchmarks.bernoulli``: race the ten records, and write the page.
-"""
+"""``python -m benchmarks.bernoulli``: does what a race of a table of 0 and 1 advises earn what the best policy for such
+rewards earns?"""
 
 import warnings
 from collections.abc import Callable

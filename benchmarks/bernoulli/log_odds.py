@@ -1,7 +1,5 @@
-"""``python -m benchmarks.bernoulli.log_odds``: does ``log_odds_ucb`` earn more than ``auto`` on rewards of 0 and 1?
-
-Plays what is not kept yet, and writes the page. ``PROTOCOL.md`` says what is compared, and by what rule.
-"""
+"""``python -m benchmarks.bernoulli.log_odds``: does ``log_odds_ucb`` earn more than ``auto`` on rewards of 0 and 1
+(PROTOCOL.md)?"""
 
 import inspect
 import warnings

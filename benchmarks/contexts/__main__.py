@@ -1,10 +1,5 @@
-"""Contexts over arms: against a dense process made anew at every step, and against linear policies of ``coba``.
-
-``python -m benchmarks.contexts``: all races and their page, in about an hour and a half of a core.
-
-The race of ``coba`` is left out, and the page says so, where that package is not installed
-(``pip install --no-deps coba``).
-"""
+"""``python -m benchmarks.contexts``: contexts over arms, against a dense process made anew at every step, and against
+linear policies of ``coba``, where that is installed (``pip install --no-deps coba``). An hour and a half of a core."""
 
 from itertools import product
 from pathlib import Path

@@ -123,9 +123,9 @@ class _Without:
 def race(kind: str, size: Size, seed: int = 0) -> pd.DataFrame:
     """One row for each policy and tenth of the horizon: regret in it, and the median time of a step at its end.
 
-    All policies take every step in turn, so that other load on the machine slows all alike. The dense refit chooses by
-    itself at the steps at which it is asked. In between it plays the choice of the exact model over all pairs of arm
-    and context, which has the same posterior. ``same``: the share of the steps asked at which a policy chose its arm.
+    All policies take every step in turn. Between the steps at which the dense refit is asked it plays the choice of the
+    exact model over all pairs of arm and context, which has the same posterior. ``same``: the share of the steps asked
+    at which a policy chose its arm.
     """
     problem, rows = make("contextual-gp", horizon=size.horizon, seed=seed, forgetting_rate=PROBLEMS[kind]), []
     assert isinstance(problem, ContextualGPDraws)

@@ -28,10 +28,8 @@ def has_coba() -> bool:
 
 
 class CobaProblem(Problem):
-    """Environments of ``coba``, one for each replicate, as a problem whose contexts and features change at each step.
-
-    Rewards have no noise, as there.
-    """
+    """Environments of ``coba``, one a replicate, whose contexts and features change at each step; without noise, as
+    there."""
 
     def __init__(self, name: str, horizon: int, seeds: range) -> None:
         import coba  # type: ignore[import-not-found,unused-ignore]

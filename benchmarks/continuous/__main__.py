@@ -1,11 +1,9 @@
-"""``python -m benchmarks.continuous``: the race over domains, the cost of a step, the race against the clock; our
-recipes with learned hyperparameters against plain BoTorch and W-DBO.
+"""``python -m benchmarks.continuous``: our recipes with learned hyperparameters against plain BoTorch and W-DBO over
+domains, and the cost of a step (``--step``).
 
-Races go to results/race-PROBLEM.csv, the cost of a long step to results/step.csv and step-auto.csv; page and picture
-are drawn from all there are. Replicates that a table of the same horizon holds are not played again, except by the
-policies of ``--again``. ``--clock`` races over a simulated clock that a policy's computing advances, on eight functions
-(PROTOCOL-CLOCK.md): tables clock-SECONDS.csv, page CLOCK.md. With ``--turned`` on four of them rotated and shifted:
-tables turned-SECONDS.csv, on the same page. Runs that a table holds are not played again.
+Replicates that a table of the same horizon holds are not played again, except by the policies of ``--again``.
+``--clock`` races over a simulated clock that a policy's computing advances (PROTOCOL-CLOCK.md), with ``--turned`` on
+functions rotated and shifted.
 """
 
 from typing import Annotated

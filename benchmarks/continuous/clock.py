@@ -1,10 +1,8 @@
 """Races against the clock: a function moves on while a policy thinks, so that a slow step costs.
 
-The clock is simulated: it advances by the processor seconds (one thread) that a policy takes to choose and to learn,
-which is what a wall clock shows on a machine with nothing else to do, and by a fixed time for each evaluation. Other
-work on the machine costs nobody anything but through its caches. Between two choices the last point stays in force:
-the time-averaged regret is the mean of best(t) - f_t(point in force at t) over ``GRID`` moments of the horizon.
-CLOCK.md is drawn from the tables and from nothing else.
+The clock is simulated: it advances by the processor seconds that a policy takes to choose and to learn, and by a fixed
+time for each evaluation. Between two choices the last point stays in force: the time-averaged regret is the mean of
+best(t) - f_t(point in force at t) over ``GRID`` moments of the horizon.
 """
 
 import importlib.util
@@ -43,10 +41,8 @@ LAST = 10  # steps at the end whose time is kept
 
 
 class Turned(ContinuousProblem):
-    """A function of the unit cube turned about its middle and shifted: f'_t(x) = f_t(c + Q (x - c - s)), c the middle.
-
-    Q is a rotation drawn uniformly and s uniform in [-0.35, 0.35] along each input, of a generator with this seed.
-    Where that leaves the cube it is mirrored back into it: f is not defined outside. What is known is that of f.
+    """A function of the unit cube turned about its middle c and shifted: f'_t(x) = f_t(c + Q (x - c - s)), Q a random
+    rotation and s uniform in [-0.35, 0.35]. Where that leaves the cube it is mirrored back. What is known is that of f.
     """
 
     def __init__(self, inner: ContinuousProblem, seed: int) -> None:
@@ -108,15 +104,10 @@ def play(
     seed: int,
     seconds: Callable[[], float] = process_time,
 ) -> tuple[float, list[float]]:
-    """Time-averaged regret over ``horizon`` seconds, and the seconds of each step.
+    """Time-averaged regret over ``horizon`` seconds by the clock ``seconds``, and the seconds of each step.
 
     A point is in force from the moment that it is chosen; before the first one, that one. Its reward is that of this
     moment, and is learned ``evaluation`` seconds later.
-
-    Args:
-        seconds: the clock that a policy's computing is measured with.
-
-    Raises ValueError unless both times are > 0.
     """
     validation.require(horizon > 0, "horizon", horizon, "> 0 seconds")
     validation.require(evaluation > 0, "evaluation", evaluation, "> 0 seconds")

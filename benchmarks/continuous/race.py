@@ -96,9 +96,7 @@ def race(name: str, horizon: int, replicate: int, only: Collection[str] = ()) ->
 
 def continued(name: str, horizon: int, replicates: int, table: Path, again: Collection[str] = ()) -> None:
     """Play the replicates that the table lacks, one by one, and write it after each; other horizons' rows go.
-
-    ``again``: policies to be played again, or for the first time, in the replicates that the table has.
-    """
+    ``again``: policies to be played again, or for the first time, in the replicates that the table has."""
     played = pd.read_csv(table) if table.exists() else pd.DataFrame()
     if len(played) and played["step"].max() != horizon:
         played = pd.DataFrame()

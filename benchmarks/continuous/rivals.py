@@ -1,7 +1,4 @@
-"""What others offer for a function that changes, played by the same loop: plain BoTorch, W-DBO and Xopt.
-
-Each is a ``Policy`` of one replicate. A step's time is all they do between a reward and the next point.
-"""
+"""What others offer for a function that changes, one replicate each: plain BoTorch, W-DBO and Xopt."""
 
 import warnings
 from abc import abstractmethod
@@ -52,13 +49,9 @@ class Rival(Policy):
 
 
 class PlainBoTorch(Rival):
-    """BoTorch as its tutorials have it: ``SingleTaskGP`` fitted anew every step, ``optimize_acqf``.
-
-    Args:
-        acquisition: ``"ucb"`` or ``"logei"``.
-        over_time: time, scaled to [0, 1], is an input and a fixed feature; without it the model is blind to time.
-        width: of the upper confidence bound, the root of BoTorch's beta.
-    """
+    """BoTorch as its tutorials have it: ``SingleTaskGP`` fitted anew every step, ``optimize_acqf`` of ``"ucb"``,
+    ``width`` being the root of its beta, or ``"logei"``. ``over_time``: time, scaled to [0, 1], is an input and a fixed
+    feature."""
 
     def __init__(
         self,
@@ -130,10 +123,7 @@ class WDBO(Rival):
 
 
 class XoptTimeDependent(Rival):
-    """``TDUpperConfidenceBoundGenerator`` of Xopt as it comes: all data fitted anew at every step, a kernel over time.
-
-    Its module's clock is set to the time of the step, so that it does not wait for its own.
-    """
+    """``TDUpperConfidenceBoundGenerator`` of Xopt as it comes, but for its clock: all data fitted anew each step."""
 
     def __init__(self, domain: Domain, horizon: int, initial: int, seed: int) -> None:
         from xopt.generators.bayesian.upper_confidence_bound import TDUpperConfidenceBoundGenerator

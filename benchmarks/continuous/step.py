@@ -19,10 +19,8 @@ MARKS = (25, 50, 100, 200, 400)
 
 
 def step_ratio(observations: int, repeats: int = 15) -> pd.DataFrame:
-    """Seconds of a whole step (choose, learn) of tv_gp_ucb, and of optimize_acqf alone on the same model, a row each.
-
-    ``optimize_acqf`` gets the same number of restarts, raw samples and rounds, and time as a fixed feature.
-    """
+    """Seconds of a whole step (choose, learn) of tv_gp_ucb, and of optimize_acqf alone on the same model, with as many
+    restarts, raw samples and rounds, a row each."""
     generator = torch.Generator().manual_seed(0)
     domain = Domain(torch.tensor([[0.0] * DIM, [1.0] * DIM]).double())
     kernel = MaternKernel(nu=2.5).double()
@@ -61,12 +59,9 @@ def step_ratio(observations: int, repeats: int = 15) -> pd.DataFrame:
 
 
 def auto_step(marks: tuple[int, ...] = MARKS, steps: int = 20) -> pd.DataFrame:
-    """Processor seconds of a step, one row for each number of rewards: both learn the same ones and choose in turn.
-
-    ``auto`` refines its members every fifth reward, where 200 are held every twentieth, so the mean of twenty steps has
-    at least one refinement in it. The rival fits and searches in ``choose``; time is its last input. Processor time of
-    one thread, so other work counts little.
-    """
+    """Processor seconds of a step, a row for each number of rewards: both learn the same ones and choose in turn.
+    ``auto`` refines its members every fifth reward, later every twentieth, so a mean of twenty steps has at least one
+    refinement."""
     generator = torch.Generator().manual_seed(0)
     domain = Domain(torch.tensor([[0.0] * AUTO_DIM, [1.0] * AUTO_DIM], dtype=torch.float64))
     horizon = max(marks)

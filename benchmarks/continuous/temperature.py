@@ -1,9 +1,5 @@
-"""The Temperature record by the clock, and what W-DBO keeps of it: ``python -m benchmarks.continuous.temperature``.
-
-Needs ``pip install wdbo-algo`` and ``intel_temperature.npz`` (benchmarks/data). PROTOCOL-TEMPERATURE.md was written
-first. Runs go to results/temperature.csv, what W-DBO keeps at each step to results/temperature-held.csv; the page
-TEMPERATURE.md is drawn from both. Runs that a table holds are not played again.
-"""
+"""``python -m benchmarks.continuous.temperature``: the Temperature record by the clock, and what W-DBO keeps of it
+(PROTOCOL-TEMPERATURE.md). Needs ``pip install wdbo-algo`` and ``intel_temperature.npz`` (benchmarks/data)."""
 
 import math
 from collections.abc import Callable
@@ -130,11 +126,7 @@ _NUGGET = 1e-4
 
 class Temperature(ContinuousProblem):
     """Temperature of a laboratory's floor over a day, in degrees C: between sensors the mean of a Gaussian process
-    (Matern 5/2) about their average, between readings linear in time. A day takes ``MOMENTS`` steps.
-
-    Args:
-        file: ``intel_temperature.npz``.
-    """
+    (Matern 5/2) about their average, between readings linear in time. A day takes ``MOMENTS`` steps."""
 
     def __init__(self, file: Path) -> None:
         record = np.load(file)
@@ -165,13 +157,9 @@ class Temperature(ContinuousProblem):
 
 
 class WatchedWDBO(WDBO):
-    """W-DBO that writes down what it keeps, and of whose fits two results may be held within limits, for model,
-    criterion and budget alike.
-
-    Args:
-        least, most: limits of the length-scale over time, in shares of the horizon.
-        loudest: limit of the noise variance, of standardised rewards.
-    """
+    """W-DBO that writes down what it keeps, its fitted length-scale over time (shares of the horizon) held between
+    ``least`` and ``most`` and its noise variance (of standardised rewards) below ``loudest``, for model, criterion and
+    budget alike."""
 
     def __init__(
         self,

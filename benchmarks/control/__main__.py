@@ -1,11 +1,5 @@
-"""Tests against a control under a daily level: coverage of the lifts' intervals, and what the level costs.
-
-    python -m benchmarks.control [--fast] [--page] [--seed N] [--out DIR]
-
-Every policy plays the same tests with the same noise and the same share of traffic to the control. Results go to
-``tests.csv`` and ``RESULTS.md``, written after each test. About ten minutes on one core; ``PROTOCOL.md`` was written
-before the seed that is reported was played.
-"""
+"""``python -m benchmarks.control``: tests against a control under a daily level: coverage of the lifts' intervals, and
+what the level costs. All policies play the same tests, noise and share of traffic. Ten minutes of a core."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

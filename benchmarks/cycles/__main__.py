@@ -1,9 +1,5 @@
-"""Do cycles and smooth drift lose less than exponential forgetting on records that have days?
-
-``python -m benchmarks.cycles``: kernels over time on such records, and the page.
-
-Settings are chosen on an earlier part of each record, a later one is reported.
-"""
+"""``python -m benchmarks.cycles``: do cycles and smooth drift lose less than exponential forgetting on records that
+have days? Settings are chosen on an earlier part of each record, a later one is reported."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -33,14 +29,8 @@ _HISTORY = 90 * 24  # hours that the kernel over arms is learned from
 
 @dataclass(frozen=True)
 class Part:
-    """Rows that are played: from when, how many runs one after the other, how many steps each.
-
-    Attributes:
-        first: day of the first row.
-        rows: how many rows there are to play (days on the Intel records).
-        starts: n, evenly spread over them.
-        horizon: steps of a run; runs overlap where n horizons are more than the rows.
-    """
+    """Rows that are played, from the day ``first`` on (days on the Intel records): ``starts`` runs of ``horizon``
+    steps, evenly spread over them, which overlap where they do not fit."""
 
     first: str
     rows: int
@@ -196,10 +186,8 @@ def overlap(record: str) -> int:
 
 
 def standard_error(differences: np.ndarray, lags: int) -> float:
-    """Of the mean of runs in order, with the covariances of runs up to ``lags`` apart (Hansen & Hodrick 1980).
-
-    Never below that of independent runs: with few runs the covariances may add up to anything.
-    """
+    """Of the mean of runs in order, with the covariances of runs up to ``lags`` apart (Hansen & Hodrick 1980), but
+    never below that of independent runs: with few runs the covariances may add up to anything."""
     n, centred = len(differences), differences - differences.mean()
     variance = centred @ centred / (n - 1)
     for lag in range(1, lags + 1):

@@ -2,11 +2,9 @@
 
     python -m benchmarks.data.download intel molene beijing --into DIR
 
-Nothing is downloaded unless this is called. The sources publish no checksums, so the first download is trusted, and its
-SHA-256 is written beside it (``<file>.sha256``). If a checksum is there already, a file that differs is refused.
-
-Not Pooch: it unpacks a ``.gz`` file that the server labels with ``Content-Encoding: gzip``, as many do, so that neither
-the file nor its checksum is the one published. It also replaces an existing file that differs.
+The sources publish no checksums, so the first download is trusted, and its SHA-256 is written beside it
+(``<file>.sha256``). If a checksum is there already, a file that differs is refused. (Pooch unpacks a ``.gz`` file that
+the server labels as encoded, as many do, and replaces a file that differs.)
 """
 
 import argparse
@@ -46,17 +44,11 @@ _MOLENE_MISSING = "mq"
 
 
 def convert_intel(readings: Path, positions: Path, directory: Path) -> list[Path]:
-    """Ten-minute means of the Intel Berkeley laboratory's sensors: two NPZ files.
+    """Ten-minute means of the Intel Berkeley laboratory's sensors, ``data.txt.gz`` (or unpacked) and ``mote_locs.txt``.
 
-    Args:
-        readings: ``data.txt.gz`` (or unpacked): date, time, epoch, mote, temperature, humidity, light,
-            voltage, separated by blanks; lines may be incomplete.
-        positions: ``mote_locs.txt``: mote, x, y.
-        directory: where ``intel_temperature.npz`` and ``intel_light_humidity.npz`` go.
-
-    Keeps readings from 28 February to 21 March 2004, of motes with a position and a battery of 2.4 V or more, and
-    plausible (0 to 50 degrees C, 0 to 100 %, 0 to 5000 lux). ``temperature`` is interpolated linearly over gaps of up
-    to an hour; longer gaps, and all gaps of light and humidity, stay empty. ``observed`` marks bins with a reading.
+    Keeps readings from 28 February to 21 March 2004, of motes with a position and a battery of 2.4 V or more, if they
+    are plausible. ``temperature`` is interpolated linearly over gaps of up to an hour; other gaps stay empty.
+    ``observed`` marks bins with a reading.
     """
     motes = pd.read_csv(positions, sep=r"\s+", header=None, names=["moteid", "x", "y"]).dropna()
     frame = pd.read_csv(readings, sep=r"\s+", header=None, names=_INTEL_COLUMNS, on_bad_lines="skip")
@@ -96,14 +88,8 @@ def convert_intel(readings: Path, positions: Path, directory: Path) -> list[Path
 
 
 def convert_beijing(archive: Path, directory: Path) -> list[Path]:
-    """Hourly air quality of Beijing's sites: one NPZ file.
-
-    Args:
-        archive: UCI 501's zip (also a zip within it) of one CSV per site, with NA for missing values.
-        directory: where ``beijing_air.npz`` goes.
-
-    Missing values stay missing; the source has no positions.
-    """
+    """Hourly air quality of Beijing's sites, from UCI 501's zip (or a zip within it) of one CSV per site. Missing
+    values stay missing; the source has no positions."""
     sites: dict[str, pd.DataFrame] = {}
     for site, content in _beijing_files(archive.read_bytes()):
         frame = pd.read_csv(io.BytesIO(content), na_values="NA")
@@ -128,17 +114,8 @@ def convert_beijing(archive: Path, directory: Path) -> list[Path]:
 
 
 def convert_molene(archive: Path, directory: Path) -> list[Path]:
-    """Hourly weather of Brittany in January 2014: one NPZ file.
-
-    Args:
-        archive: Meteo-France's ``RADOMEH.tar.gz`` of text tables with commas or semicolons, columns
-            ``numer_sta``, ``date``, ``t`` (kelvin), ``ff`` (m/s), ``rr1`` (mm), and ``mq`` for missing
-            values; or one such table, unpacked.
-        directory: where ``molene_weather.npz`` goes.
-
-    Keeps, for each quantity, the stations with a value in every hour. Names are station numbers; the
-    archive has no positions.
-    """
+    """Hourly weather of Brittany in January 2014, from Meteo-France's ``RADOMEH.tar.gz`` of text tables, or one of
+    them: for each quantity the stations with a value in every hour. The archive has no positions."""
     frames = [_molene_table(content) for content in _molene_files(archive)]
     frames = [frame for frame in frames if frame is not None]
     asked = "tables with columns numer_sta, date, t, ff and rr1"
@@ -215,13 +192,8 @@ _UNREADABLE = (OSError, EOFError, KeyError, ValueError, zipfile.BadZipFile, tarf
 
 @dataclass(frozen=True)
 class Source:
-    """Where a data set comes from.
-
-    Attributes:
-        urls: address of each raw file, by file name; ``convert`` takes the files in this order.
-        convert: called with the raw files and a folder, writes the readers' NPZ files there and returns them.
-        terms: source to acknowledge and its licence.
-    """
+    """Raw files' addresses by name, in the order in which ``convert`` takes them, with a folder for the readers' files;
+    and the source to acknowledge and its licence."""
 
     urls: Mapping[str, str]
     convert: Callable[..., list[Path]]
@@ -247,17 +219,11 @@ SOURCES: dict[str, Source] = {
 
 
 def fetch(name: str, directory: str | Path, *, timeout: float = 60.0) -> list[Path]:
-    """Download a data set's raw files, convert them, and return the NPZ files for the readers.
+    """Download a data set's raw files, convert them, and return the NPZ files for the readers; raw files that are in
+    the folder are checked, not downloaded again. ``timeout``: seconds without an answer before giving up.
 
-    Args:
-        name: one of ``SOURCES``.
-        directory: for raw and converted files; created if missing. Existing raw files are checked, not downloaded
-            again.
-        timeout: seconds without an answer before giving up.
-
-    Raises:
-        ValueError: unknown name, a checksum that is not the recorded one, a raw file that cannot be read as expected.
-        ConnectionError: the source cannot be reached, or the connection broke. No partial file remains.
+    Raises ValueError for an unknown name, a wrong checksum or a raw file that cannot be read as expected,
+    ConnectionError where the source cannot be reached or the connection broke. No partial file remains.
     """
     validation.require(name in SOURCES, "name", name, f"one of {', '.join(SOURCES)}")
     source, folder = SOURCES[name], Path(directory)
@@ -275,15 +241,8 @@ def fetch(name: str, directory: str | Path, *, timeout: float = 60.0) -> list[Pa
 
 
 def download(url: str, path: str | Path, *, timeout: float = 60.0) -> Path:
-    """Download a file atomically and check it.
-
-    An existing file is checked and kept. The expected checksum is the one recorded in ``<path>.sha256``. Without a
-    record, the file is trusted with a warning, and its checksum is recorded.
-
-    Raises:
-        ValueError: wrong checksum (an existing file is kept for inspection).
-        ConnectionError: no answer, an error from the server, or fewer bytes than it announced.
-    """
+    """Download a file, whole or not at all, or check the one that is there, by the checksum in ``<path>.sha256``.
+    Without one the file is trusted with a warning, and its checksum is recorded."""
     web = isinstance(url, str) and url.startswith(("https://", "http://"))
     validation.require(web, "url", url, "an address that begins with https:// or http://")
     target = Path(path)

@@ -1,7 +1,4 @@
-"""Does a diagnosis say what was put into a table?
-
-``python -m benchmarks.diagnosis``: draw the files, diagnose them, and write the page.
-"""
+"""``python -m benchmarks.diagnosis``: does a diagnosis say what was put into a table?"""
 
 import tempfile
 import warnings

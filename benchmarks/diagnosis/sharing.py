@@ -1,8 +1,5 @@
-"""``python -m benchmarks.diagnosis.sharing``: how often arms are said to share something, in tables of known truth.
-
-Every table has 300 rows, with noise of variance 1 but where rewards are 0 and 1. Prints, for each kind of table and
-number of arms, of how many it is said; some 20 minutes.
-"""
+"""``python -m benchmarks.diagnosis.sharing``: how often arms are said to share something, in tables of known truth: 300
+rows, with noise of variance 1 but where rewards are 0 and 1. Some 20 minutes."""
 
 from collections.abc import Callable
 from typing import Annotated

@@ -1,8 +1,7 @@
 """``python -m benchmarks.elsewhere``: races on problems that others wrote, against the policies that come with them.
 
 Needs ``pip install gmpb deap river gymnasium mabwiser bayesianbandits``; ``--page`` needs none of them. What is played
-goes to results/PROBLEM-SEED.csv (peaks), results/PROBLEM.csv (bandits) and results/fresh-PROBLEM.csv (the final
-environments of PROTOCOL.md) at once, and what is there is not played again.
+is kept at once, and is not played again.
 """
 
 from collections.abc import Callable

@@ -1,12 +1,7 @@
 """The bandits of ``river.bandit.envs``, played by our policies and by those of river, mabwiser and bayesianbandits.
 
-* ``candy-cane``: 100 machines that pay 0 or 1; the chance of a machine falls by 3 % whenever it is played
-  (the Kaggle competition Santa 2020). 2 000 steps.
-* ``testbed``: ten arms of normal means, unit noise, nothing changes (Sutton & Barto, chapter 2). 1 000 steps.
-
-Replicate k is the environment with seed k. Policies know the number of arms alone; those with a setting are played
-with the settings that their documentation shows, and listed one by one. A step of bayesianbandits' over 100 arms
-takes some forty milliseconds: there it is not played.
+Policies know the number of arms alone; those with a setting are played with the settings that their documentation
+shows. A step of bayesianbandits' over 100 arms takes some forty milliseconds: there it is not played.
 """
 
 import warnings

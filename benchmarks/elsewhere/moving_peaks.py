@@ -1,13 +1,9 @@
 """Moving peaks of two packages: eleven instances of the GMPB competitions (``gmpb``), scenarios 1 to 3 of ``deap``.
 
-The competitions give an optimiser thousands of evaluations between changes. Here every evaluation is one step of a live
-system, so an environment lasts a hundredth of the published evaluations (at least 10; so F8 would be F7, and is left
-out); all else is as published. Every optimiser has the same evaluations, and knows the bounds alone, not when a change
-comes.
-
-* Offline error: mean over all evaluations of optimum minus best value found since the last change.
-* Error before a change: the same at the last evaluation of each environment.
-* Regret: mean over all evaluations of optimum minus value, what a live system pays.
+An environment lasts a hundredth of the published evaluations, at least 10 (so F8 would be F7, and is left out), for
+here every evaluation is a step of a live system. Optimisers know the bounds alone, not when a change comes. Offline
+error is the mean over all evaluations of optimum minus best value since the last change, the error before a change that
+at the last evaluation of each environment, regret the mean of optimum minus value.
 """
 
 import copy
@@ -71,13 +67,8 @@ _DEAP_DIMENSIONS = 5
 
 
 class Elsewhere(ContinuousProblem):
-    """A function of a package on its box scaled to [0, 1]^d, new after every ``period`` steps, without noise.
-
-    Args:
-        low, high: of the package's box.
-        functions: what each environment evaluates, from a point (d,) of that box to its value.
-        optima: the largest value of each environment.
-    """
+    """A package's functions, from points (d,) of its box [low, high]^d, on [0, 1]^d without noise: the next of them,
+    with its largest value, after every ``period`` steps."""
 
     def __init__(
         self,

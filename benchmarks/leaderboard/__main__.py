@@ -1,7 +1,4 @@
-"""Every recipe on every environment, with settings fixed once.
-
-``python -m benchmarks.leaderboard``: play what has not been played, and write the page.
-"""
+"""``python -m benchmarks.leaderboard``: every recipe on every environment, with settings fixed once."""
 
 from pathlib import Path
 from typing import Annotated

@@ -52,20 +52,11 @@ class CentredSetting:
 class Record(Problem):
     """A table of real rewards in which replicate k starts at a row of its own; without noise.
 
-    Replicates of a plain ``Replay`` would all be one: it has neither noise nor draws. Here start k of n is row
-    round(k (T - horizon) / (n - 1)) of the T rows, so the replicates' spread is that of the record over time. Where
-    horizon n exceeds T they overlap, and a standard error over them is too small.
-
-    Rewards are in units of the prior's standard deviation, about the history's one mean. All knowledge is in the
-    kernel, the second moments of the history's rows about that mean: K = Cov + d d^T, Cov the estimated covariance
-    and d the arms' own means. Noise variance and forgetting rate are the record's; B is the largest norm of a row
-    of the history (``regularised_norm``, 100 rows evenly spread).
-
-    Args:
-        record: what is played, with its history and knowledge.
-        horizon: steps of each replicate.
-        starts: n, how many starts there are.
-        first, replicates: which of them are played.
+    Start k of n is row round(k (T - horizon) / (n - 1)) of the T rows, so the replicates' spread is that of the record
+    over time; where horizon n exceeds T they overlap, and a standard error over them is too small. Rewards are in units
+    of the prior's standard deviation, about the history's one mean. All knowledge is in the kernel, the second moments
+    of the history's rows about that mean: K = Cov + d d^T, d the arms' own means. B is the largest norm of a row of the
+    history (``regularised_norm``, 100 rows evenly spread).
     """
 
     def __init__(self, record: Replay, horizon: int, starts: int, first: int, replicates: int) -> None:

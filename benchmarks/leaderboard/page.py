@@ -1,7 +1,5 @@
-"""RESULTS.md and the pictures of the leaderboard, from its tables and nothing else.
-
-Ranks, shares and their intervals are of one total of regret per environment, policy and replicate.
-"""
+"""RESULTS.md and the pictures of the leaderboard. Ranks, shares and their intervals are of one total of regret per
+environment, policy and replicate."""
 
 import math
 from collections.abc import Sequence
@@ -26,10 +24,8 @@ _NAMED = 7  # policies in colour, the best by rank, and random
 
 
 def regrets(totals: pd.DataFrame, environments: list[str], policies: list[str]) -> list[np.ndarray]:
-    """Totals of each environment, (policies, replicates); environments may differ in how many replicates they have.
-
-    ValueError where a total is missing.
-    """
+    """Totals of each environment, (policies, replicates), which may differ in replicates; ValueError where one is
+    missing."""
     missing, made = [], []
     for environment in environments:
         own = totals[(totals["environment"] == environment) & totals["policy"].isin(policies)]
@@ -43,22 +39,16 @@ def regrets(totals: pd.DataFrame, environments: list[str], policies: list[str]) 
 
 
 def mean_ranks(values: Sequence[np.ndarray]) -> np.ndarray:
-    """Average over environments of the rank (1: least) of each policy's mean regret; ties share their ranks.
-
-    values: of each environment (policies, replicates); returns (policies,).
-    """
+    """(policies,) average over environments of the rank (1: least) of each policy's mean regret; ties share their
+    ranks."""
     return rankdata(_means(values), axis=-1).mean(0)
 
 
 def rank_intervals(
     values: Sequence[np.ndarray], resamples: int = RESAMPLES, level: float = LEVEL, seed: int = 0
 ) -> np.ndarray:
-    """Percentile bootstrap intervals of ``mean_ranks``, (policies, 2).
-
-    Two levels: environments are drawn with replacement, and within each environment its replicates, the same ones
-    for all policies, as they met the same functions and noise. So an interval says where the mean rank would lie on
-    another choice of environments like these. With one environment it is about replicates alone.
-    """
+    """Percentile bootstrap intervals of ``mean_ranks``, (policies, 2): environments are drawn with replacement, and
+    within each its replicates, the same ones for all policies, as they met the same functions and noise."""
     E, P = len(values), len(values[0])
     generator = np.random.default_rng(seed)
     times = generator.multinomial(E, [1 / E] * E, size=resamples)  # an environment is drawn, (resamples, E)
@@ -86,10 +76,8 @@ def shares(values: Sequence[np.ndarray], random: int) -> np.ndarray:
 
 
 def ranking(totals: pd.DataFrame, environments: list[str], policies: list[str]) -> pd.DataFrame:
-    """A row per policy, best first: mean_rank, low, high (of its interval), share of random's regret, wins.
-
-    ``share`` is the mean over environments; ``first`` in how many environments no mean regret is less.
-    """
+    """A row per policy, best first: mean rank and its interval, the mean share of random's regret, and in how many
+    environments no mean regret is less."""
     values = regrets(totals, environments, policies)
     low, high = rank_intervals(values).T
     means = _means(values)
@@ -201,14 +189,8 @@ def plot_ranks(ranks: pd.DataFrame) -> Figure:
 def plot_environments(
     curves: pd.DataFrame, totals: pd.DataFrame, environments: Sequence[str], named: Sequence[str]
 ) -> Figure:
-    """Mean cumulative regret over the steps, a panel per environment.
-
-    Args:
-        curves: columns environment, policy, step, mean_cumulative_regret, standard_error.
-        totals: one row per environment, policy and replicate.
-        named: policies in colour in every panel, in a band of two standard errors, with a legend; the others are grey,
-            and the best of a panel, if grey, is named in it.
-    """
+    """Mean cumulative regret over the steps, a panel per environment: policies named in colour, in a band of two
+    standard errors, the others grey; the best of a panel is named in it."""
     rows = math.ceil(len(environments) / _COLUMNS)
     figure = Figure(figsize=(11, 0.6 + 2.6 * rows), dpi=130, layout="constrained")
     panels = figure.subplots(rows, _COLUMNS, squeeze=False).flatten()

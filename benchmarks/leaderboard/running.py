@@ -20,10 +20,8 @@ _SECONDS_BETWEEN_SAVES = 30
 
 
 class Tables:
-    """``totals.csv`` and ``curves.csv`` of a folder: rows of cells that are played again replace the old ones.
-
-    Curves are those of the first block of replicates.
-    """
+    """``totals.csv`` and ``curves.csv``, of the first block of replicates: rows of cells that are played again replace
+    the old ones."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -51,11 +49,9 @@ def cells(
     replicates: int,
     more: int = 0,
 ) -> list[Cell]:
-    """Every policy that races in these environments, or those of them that are asked for.
-
-    A block of replicates and, in ranked environments that are drawn, a second one of ``more``. Policy by policy, the
-    dear ones last, so that an interrupted run has whole columns to compare.
-    """
+    """Every policy that races in these environments, or those asked for: a block of replicates and, in ranked
+    environments that are drawn, one of ``more``. The dear policies last, so that an interrupted run has whole columns
+    to compare."""
     known, first = settings.environments(data), Block(replicates, horizon, 0, settings.SEED)
     both = [first, Block(more, horizon, replicates, settings.SEED)] if more else [first]
     made = [
@@ -78,10 +74,8 @@ def play(
     engine: str = "local",
     jobs: int | None = None,
 ) -> Iterator[tuple[Cell, Failure | None]]:
-    """Run the cells, or read them from ``cache``, and put them in the tables of ``out``, one by one.
-
-    engine, jobs: as for ``sweep``; times a step are worth most when nothing else runs.
-    """
+    """Run the cells, or read them from ``cache``, and put them in the tables of ``out``, one by one; ``engine`` and
+    ``jobs`` are those of ``sweep``."""
     tables, saved = Tables(out), monotonic()
     try:
         for cell, outcome in run_cells(chosen, engine=engine, jobs=jobs, out=cache, progress=progress):

@@ -37,11 +37,8 @@ _DAY, _HOUR = 86_400, 3_600
 
 
 class MaternGrowth:
-    """gamma_n = n^{d(d+1)/(2 nu + d(d+1))} ln n, the Matern bound of Srinivas et al. 2010 that the paper quotes.
-
-    ``GrowthBound("matern")`` is the smaller bound of later work. As there, the logarithm is held at 1 below n = e, and
-    gamma_0 = 0.
-    """
+    """gamma_n = n^{d(d+1)/(2 nu + d(d+1))} ln n, the Matern bound of Srinivas et al. 2010 that the paper quotes, its
+    logarithm at least 1; ``GrowthBound("matern")`` is the smaller bound of later work."""
 
     of_points_alone = True
 
@@ -68,15 +65,10 @@ class ConstantGain:
 class SensorReadings(StationaryProblem):
     """Find the sensor with the highest reading of one moment: each replicate's function is one row of readings.
 
-    Covariance, R^2 = 5 % of the average variance and the mean come from the ``train`` rows; the functions are the
-    ``test`` rows, with normal noise of variance R^2. B is the norm of a row's fit to within the noise
-    (``regularised_norm``; the estimated covariance is nearly singular).
-
-    Args:
-        train, test: (rows, N) readings, NaN where missing in ``train`` alone.
-        scaled: divide readings by the root of their average variance, since the printed widths, in which R is added
-            to B, mean something for k(x, x) about 1 alone.
-        prior_mean: ``"arm"``, each sensor's own, about which the covariance is, or ``"grand"``, one for all.
+    Covariance, R^2 = 5 % of the average variance and the mean (each arm's own, or the grand one) are those of the rows
+    of ``train``; the functions are those of ``test``, with noise of variance R^2. B is the norm of a row's fit to
+    within the noise, as the estimated covariance is nearly singular. ``scaled``: readings over the root of their
+    average variance, since the printed widths, in which R is added to B, mean something for k(x, x) about 1 alone.
     """
 
     def __init__(self, train: Tensor, test: Tensor, *, scaled: bool = True, prior_mean: str = "arm") -> None:
@@ -94,13 +86,8 @@ class SensorReadings(StationaryProblem):
 
 
 def workplace(data: Path, rows: int | None = None, **options: Any) -> SensorReadings:
-    """Light of 41 sensors in the CMU Intelligent Workplace, in the paper's split: figure 4b.
-
-    Args:
-        data: folder of cmu_light.npz: 601 rows of ``train`` and 192 of ``test``, lux.
-        rows: how many test rows to play, evenly spread; None: all.
-        options: of ``SensorReadings``.
-    """
+    """Light of 41 sensors in the CMU Intelligent Workplace, in the paper's split (figure 4b), so many rows, evenly
+    spread."""
     arrays = read_arrays("data", data / "cmu_light.npz", ("train", "test"))
     train, test = (torch.from_numpy(arrays[name].astype(np.float64)) for name in ("train", "test"))
     picked = np.linspace(0, len(test) - 1, rows or len(test)).round().astype(int)
@@ -108,14 +95,8 @@ def workplace(data: Path, rows: int | None = None, **options: Any) -> SensorRead
 
 
 def sensors(data: Path, *, whole_days: bool, rows: int | None = None, **options: Any) -> SensorReadings:
-    """Temperatures of the Intel laboratory: covariance of 1 to 5 March 2004, functions of 6 and 7 March.
-
-    Args:
-        data: folder of intel_temperature.npz.
-        whole_days: learn from whole days, and play rows of whole days; else from 8 to 9 o'clock alone.
-        rows: how many test rows to play, evenly spread; None: all.
-        options: of ``SensorReadings``.
-    """
+    """Temperatures of the Intel laboratory: covariance of 1 to 5 March 2004, functions of 6 and 7 March, of whole days
+    or from 8 to 9 o'clock alone; so many rows, evenly spread."""
     arrays = read_arrays("data", data / "intel_temperature.npz", ("temperature", "observed", "time"))
     readings = np.where(arrays["observed"], arrays["temperature"].astype(np.float64), np.nan)
     time = arrays["time"]
@@ -131,13 +112,7 @@ def sensors(data: Path, *, whole_days: bool, rows: int | None = None, **options:
 
 @dataclass(frozen=True)
 class Setting:
-    """A panel of a figure: the problem, and gamma_n as the paper sets it there.
-
-    Attributes:
-        problem: with as many replicates as trials.
-        gain: gamma_n of the three widths.
-        words: what it is, for the page.
-    """
+    """A panel of a figure: the problem, with as many replicates as trials, the widths' gamma_n, and its words."""
 
     problem: Problem
     gain: GainProvider
@@ -145,10 +120,8 @@ class Setting:
 
 
 def settings(panel: str, trials: int, data: Path | None, **options: Any) -> Setting:
-    """The setting of a panel, ``"1a"`` to ``"4b"``; ``options`` are the problem's.
-
-    Panels 4a and 4b need ``data``. They play every test row, 12 and 192, or ``trials`` where that is below 25.
-    """
+    """The setting of a panel, ``"1a"`` to ``"4b"``; ``options`` are the problem's. Panels 4a and 4b need ``data``, and
+    play every test row, 12 and 192, or ``trials`` where that is below 25."""
     if panel in ("4a", "4b"):
         assert data is not None, "panels 4a and 4b need the folder of the readings"
         most = {"rows": trials} if trials < (12 if panel == "4a" else 25) else {}
@@ -173,10 +146,8 @@ def settings(panel: str, trials: int, data: Path | None, **options: Any) -> Sett
 
 
 def build(name: str, setting: Setting, horizon: int, form: str = "printed", **options: Any) -> Policy:
-    """A policy of the paper with its printed width: beta~_t of GP-UCB (RKHS), beta_t of IGP-UCB, v_t of GP-TS.
-
-    GP-EI and GP-PI improve on the largest reward, those of ``OVER_MEAN`` on the largest posterior mean.
-    """
+    """A policy of the paper with its printed width: beta~_t of GP-UCB (RKHS), beta_t of IGP-UCB, v_t of GP-TS. GP-EI
+    and GP-PI improve on the largest reward, those of ``OVER_MEAN`` on the largest posterior mean."""
     problem = setting.problem
     known = problem.knowledge
     B, R = known.rkhs_bound, torch.as_tensor(known.noise_variance, dtype=torch.float64).sqrt()

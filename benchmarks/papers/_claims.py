@@ -1,15 +1,8 @@
-"""What papers claim and whether it holds here: the claims.csv that every folder of results/ has.
+"""What papers claim and whether it holds here: claims.csv, a ``Claim`` for every sentence that experiments can test.
 
-A page makes a ``Claim`` for every sentence of a paper that its experiments can speak to, with a verdict computed from
-the result files by one of the rules below, and writes them all with ``write_page``. A claim that cannot be tested here
-says why in ``numbers``.
-
-One rule for "A has less regret than B": it holds if the difference exceeds two standard errors (of the differences
-replicate by replicate, where both played the same functions and noise). A difference within two standard errors does
-not hold, and its numbers say so.
-
-"Not decided" is what no finite experiment can settle: growth above an upper bound's exponent, which may still bend, or
-an interval on both sides of it. "Vacuous here" is a bound that everything meets, random play too.
+"A has less regret than B" holds if the difference exceeds two standard errors (of the differences replicate by
+replicate, where both played the same functions and noise). "Not decided" is what no finite experiment can settle, such
+as growth above an upper bound's exponent, which may still bend. "Vacuous here" is a bound that random play meets too.
 """
 
 import io
@@ -43,16 +36,8 @@ NOT_RUN = Finding(UNTESTED, "not run")
 
 @dataclass(frozen=True)
 class Claim:
-    """One row of claims.csv.
-
-    Attributes:
-        paper: authors and year, such as ``Chowdhury & Gopalan 2017``.
-        where: the figure, theorem or section.
-        claim: what the paper says, in our own words.
-        verdict: one of ``VERDICTS``.
-        numbers: what was measured, with standard errors; or why nothing could be.
-        command: the command line that gives the numbers.
-    """
+    """One row of claims.csv: ``claim`` in our own words, ``verdict`` one of ``VERDICTS``, ``numbers`` with standard
+    errors, or why nothing could be measured, and the ``command`` line that gives them."""
 
     paper: str
     where: str
@@ -143,11 +128,9 @@ def summary(claims: Iterable[Claim]) -> str:
 
 
 def write_page(folder: Path, module: str, paper: str, claims: Sequence[Claim], **values: Any) -> None:
-    """claims.csv, where there are claims, and the page of a paper by its template ``MODULE.md.jinja``.
-
-    The template gets the ``summary`` of what ``paper`` says, its ``claims`` as a table, those that were ``asked`` of
-    this library besides, and ``values``, of which those that are None are left out.
-    """
+    """claims.csv, where there are claims, and the page of a paper by its template ``MODULE.md.jinja``: the ``summary``
+    of what ``paper`` says, its ``claims``, those that were ``asked`` of this library besides, and the values that are
+    not None."""
     if claims:
         write(folder, claims)
     own, asked = ([claim for claim in claims if (claim.paper == paper) is its] for its in (True, False))
@@ -180,10 +163,8 @@ def less_of_means(first: tuple[float, float], second: tuple[float, float], names
 def least(
     own: str, rivals: Iterable[str], regrets: Mapping[str, Sequence[float]], factor: float = 1.0
 ) -> Finding:
-    """Whether ``own`` has less regret than ``factor`` times that of every rival, replicate by replicate.
-
-    After each rival stands how many standard errors ``own`` lies below.
-    """
+    """Whether ``own`` has less regret than ``factor`` times that of every rival, replicate by replicate; after each
+    rival stands how many standard errors ``own`` lies below."""
     a = np.asarray(regrets[own], dtype=float)
     found, beside = [], []
     for rival in rivals:
@@ -218,10 +199,8 @@ def within(values: Sequence[float], name: str, low: float, high: float) -> Findi
 
 
 def every(findings: Sequence[Finding]) -> Finding:
-    """Whether all of several findings hold; else the first verdict found of: fails, untested, undecided, vacuous.
-
-    "Not run" where that is one of them.
-    """
+    """Whether all of several findings hold; else "not run" where that is one of them, or the first verdict found of:
+    fails, untested, undecided, vacuous."""
     if NOT_RUN in findings:
         return NOT_RUN
     verdicts = {finding.verdict for finding in findings}

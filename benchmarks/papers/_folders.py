@@ -36,14 +36,8 @@ def run(
     file: str = "",
     more: Mapping[str, dict[str, Any]] = MappingProxyType({}),
 ) -> None:
-    """A paper's command: run the parts asked for, then write the page from the files that there are.
-
-    Args:
-        fast: what ``--fast`` does.
-        default: those that are run where none is named; empty: all.
-        need: those that cannot do without the data, and are left out where there are none; ``file``: in their folder.
-        more: arguments besides, as ``add_argument`` takes them.
-    """
+    """A paper's command: run the parts asked for, by default those of ``default``, then write the page. Those of
+    ``need`` are left out where there is no folder with ``file``; ``more``: arguments besides."""
     known, default = {**parts, "report": lambda job: None}, default or tuple(parts)
     parser = argparse.ArgumentParser(
         prog=f"python -m benchmarks.papers {paper}",

@@ -1,17 +1,10 @@
 """Environments and algorithms of Hong, Li & Tewari (2023), one run of one on the other, and how settings were tuned.
 
-Tuning (``python -m benchmarks.papers hong tuning``, ``... grids``) is on one switch, then settings are left alone. Each
-algorithm starts from the published setting (MASTER, which the paper does not run, from one that two runs
-suggested) and goes through the options of its grid in the order they stand there, once: all values of an option are
-tried with the others held, and the one of lowest mean regret stays. Environment sphere-one-switch, T = 10 000, the
-first replicates of ``TUNING_SEED``: other arms, functions and noise than in any reported run. The other
-environments are never looked at. Every setting tried is a row of a CSV file; a last row marked "chosen" ends each
-algorithm.
-
-All settings are in hong.toml. ``TUNING`` (tuning.csv) is what ``ALGORITHMS``, ``Constants.tuned`` and
-``MasterThresholds.calibrated`` hold; its grids differ in size, and ADA-OPNN has none. ``EQUAL_GRIDS`` (grids.csv),
-fixed before any of its runs, gives each algorithm that the paper tunes as many settings to try; what it chose is raced
-as "..., equal grid".
+All settings are in hong.toml. Tuning (``python -m benchmarks.papers hong tuning``, ``... grids``) is on one switch,
+with other arms, functions and noise than in any reported run. Each algorithm starts from the published setting and goes
+through the options of its grid in order, once: all values of an option are tried with the others held, and the one of
+lowest mean regret stays. ``EQUAL_GRIDS``, fixed before any of its runs, gives each algorithm that the paper tunes as
+many settings to try; what it chose is raced as "..., equal grid".
 """
 
 import json
@@ -90,10 +83,8 @@ def kept(name: str, algorithm: str, horizon: int, replicates: int, folder: Path)
 
 
 def detections(history: History, switches: Sequence[int]) -> dict[str, float]:
-    """False alarms and restarts a replicate, changes missed a replicate, and the median delay of the others.
-
-    The first detection after a change and before the next is that change's; any other is a false alarm.
-    """
+    """False alarms and restarts a replicate, changes missed a replicate, and the median delay of the others. The first
+    detection after a change and before the next is that change's; any other is a false alarm."""
     nan = float("nan")
     if "restarts" not in history.trace:
         return {"false_alarms": nan, "missed": nan, "median_delay": nan, "restarts": 0.0}

@@ -43,10 +43,8 @@ class Slope:
 
 
 def slope(x: np.ndarray, regret: np.ndarray, samples: int = 2000) -> Slope:
-    """Slope of log mean regret against log x; ``regret`` is (replicates, len(x)), resampled by replicate.
-
-    NaN for a single point.
-    """
+    """Slope of log mean regret against log x, NaN for a single point; ``regret`` (replicates, len(x)) is resampled by
+    replicate."""
     if len(x) < 2:
         return Slope(np.nan, np.nan, np.nan)
     log_x = np.log(x)

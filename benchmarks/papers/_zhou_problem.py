@@ -20,22 +20,12 @@ _CENTRES = 5
 
 
 class TurningFunctions(SimulatedProblem):
-    """f_t = cos(phi_t) g + sin(phi_t) h, g and h orthogonal members of the RKHS of norm B.
+    """f_t = cos(phi_t) g + sin(phi_t) h, g and h orthogonal members of the RKHS of norm B, sums of five kernel
+    functions.
 
-    So |f_t| = B at every step and |f_{t+1} - f_t| = 2 B sin(|phi_{t+1} - phi_t| / 2): the variation budget is met
-    exactly. g and h are sums of five kernel functions at random centres with normal weights.
-
-    Known beforehand: the kernel, noise variance R^2, B, and P_T in the RKHS norm, as in the paper.
-
-    Args:
-        horizon: T.
-        budget: P_T.
-        change: ``"drift"``, the same turn at every step, or ``"jumps"``, quarter turns (2^{1/2} B each, the last one
-            shorter) evenly spread.
-        lengthscale: of the squared exponential kernel on [0, 1].
-        num_arms: N, an even grid.
-        rkhs_bound: B.
-        replicates, seed: functions g and h.
+    So |f_t| = B at every step and |f_{t+1} - f_t| = 2 B sin(|phi_{t+1} - phi_t| / 2): the variation budget P_T is met
+    exactly, and is known. ``change``: ``"drift"``, the same turn at every step, or ``"jumps"``, quarter turns (2^{1/2}
+    B each, the last one shorter) evenly spread.
     """
 
     def __init__(
@@ -76,10 +66,8 @@ class TurningFunctions(SimulatedProblem):
 
 
 def _pair(K: Tensor, weights: Tensor) -> Tensor:
-    """Weights (2, 2c) of two functions sum_j w_j k(c_j, .), orthogonal and of norm 1, K the covariance of the centres.
-
-    Gram-Schmidt in the inner product w^T K w': the first half of ``weights`` makes g, the second h.
-    """
+    """Weights (2, 2c) of two functions sum_j w_j k(c_j, .), orthogonal and of norm 1, by Gram-Schmidt in the inner
+    product w^T K w', K the covariance of the centres: the first half of ``weights`` makes g, the second h."""
     half = len(weights) // 2
     g, h = torch.zeros(2, len(weights), dtype=weights.dtype)
     g[:half], h[half:] = weights[:half], weights[half:]

@@ -122,10 +122,8 @@ def main(arguments: list[str]) -> None:
 
 
 def starvation(job: Job) -> None:
-    """Figure 2: squared exponential kernel on [0, 1], t = 6, 63, 215 points in [0, 0.5]; mean +- 3 sigma.
-
-    The picture is of the first function; the table holds the means over all of them.
-    """
+    """Figure 2: squared exponential kernel on [0, 1], t = 6, 63, 215 points in [0, 0.5]; mean +- 3 sigma of the first
+    function, and a table of means over twenty."""
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(3, 3, figsize=(13, 8), sharex=True, sharey=True)
@@ -226,10 +224,7 @@ SAMPLERS: dict[str, dict[str, Any]] = {
 
 
 def regret(job: Job) -> None:
-    """Regret of sketched samplers beside the exact one, A = 1 000, d = 2, by width.
-
-    Written after each of them: a run that is cut short leaves the rows of the others as they were.
-    """
+    """Regret of sketched samplers beside the exact one, A = 1 000, d = 2, by width, written after each of them."""
     horizon, replicates = (20, 2) if job.fast else (1000, 5)
     problem = GPDraws(num_arms=1000, dim=2, lengthscale=0.2, noise_scale=NOISE, seed=0, replicates=replicates)
     problem.functions = problem.functions / problem.functions.abs().amax(-1, keepdim=True)  # |f| <= 1
@@ -368,10 +363,8 @@ def times(job: Job) -> None:
 
 
 def numpy(job: Job) -> None:
-    """Processor seconds of ``bkb`` and of Figure 1 in plain NumPy, on the same coins and noise, a step of each in turn.
-
-    The arm that ``bkb`` chooses is played; how often NumPy would choose the same is counted. OMP_NUM_THREADS=1 gives
-    both one thread."""
+    """Processor seconds of ``bkb`` and of Figure 1 in plain NumPy, on the same coins and noise, a step of each in turn;
+    how often NumPy would choose the arm that ``bkb`` plays is counted."""
     rows = []
     for num_arms, horizon in ((1000, 2000), (10_000, 500)):
         rows.append(_beside_numpy(num_arms, 20 if job.fast else horizon))
@@ -495,10 +488,8 @@ def _product_seconds(num_arms: int, m: int, u: int) -> float:
 
 
 def _left_after_half(one: Any, width: Callable[[float, int], float]) -> float:
-    """The share of all arms that may still have the largest index after half of the rows of their variances.
-
-    A variance is k(x, x) less the sum of the squares of L^{-1} k_S(x), V = L L^T (``OneStepPosterior``), so any first
-    rows bound it from above. The dictionary is in the order of a pivoted Cholesky factor, which explains most first."""
+    """The share of all arms that may still have the largest index after half of the rows of their variances, in the
+    order of a pivoted Cholesky factor, which explains most first: any first rows bound a variance from above."""
     one.choose()  # with the dictionary of now
     inducing = one.points[one.dictionary]
     S = np.array(one.dictionary)[lapack.dpstrf(one.kernel(inducing, inducing))[1] - 1]

@@ -86,11 +86,8 @@ def gain(job: Job) -> None:
 
 
 def gap(job: Job) -> None:
-    """|V^{-1} sum_{s<=p} phi_s phi_s^T|, which earlier work took to be at most 1; Claim 2's bound.
-
-    V = lambda I + the sum over all H steps. Designs: p steps near one direction of R^d, then the others near a second
-    one that makes a random angle with it; unit vectors.
-    """
+    """|V^{-1} sum_{s<=p} phi_s phi_s^T|, V = lambda I + the sum over all H steps, which earlier work took to be at most
+    1, and Claim 2's bound. Unit vectors: p near one direction of R^d, the others near one at a random angle with it."""
     generator, rows = torch.Generator().manual_seed(0), []
     steps, early, noise = 50, 5, 0.01
     for dim in (2, 4, 8):

@@ -164,10 +164,8 @@ def _vary(
     fast: bool,
     common: dict[str, Any],
 ) -> None:
-    """One row for each value of each setting: mean total regret and its standard error, by policy.
-
-    What is the same in several rows, such as the defaults, is played once.
-    """
+    """One row for each value of each setting: mean total regret and its standard error, by policy; equal runs are
+    played once."""
     rows, played = [], {}
     defaults = {"seed": 0, **problems.options_of(name)}
     for setting, values in settings.items():

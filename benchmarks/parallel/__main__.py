@@ -1,8 +1,5 @@
 """``python -m benchmarks.parallel``: eight questions open at once against one at a time: regret, duplicates, and what
-asking costs, in one page.
-
-Runs one process niced, in about 15 minutes of a core.
-"""
+asking costs. 15 minutes of a core."""
 
 import math
 import os
@@ -104,9 +101,8 @@ def allowed(mean: pd.Series, floors: dict[str, Any], mode: str) -> float:
 
 
 def summary(table: pd.DataFrame, sizes: dict[str, Size]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """One row for each race and policy; and one for each of their modes of ``COUNTED``: the race, the mode, and whether
-    the regret, the regret above the floors and the regret over the floor itself are at most ``ASKED`` times, and
-    whether the floor is beyond that."""
+    """One row for each race and policy; and one for each of their modes of ``COUNTED``: whether the regret, the regret
+    above the floors and the regret over the floor are at most ``ASKED`` times, and whether the floor is beyond that."""
     rows, met = [], []
     for (over, problem, policy), part in table.groupby(["over", "problem", "policy"], sort=False):
         row = {"over": over, "problem": problem, "policy": policy}

@@ -24,10 +24,8 @@ _FEATURES, _LENGTHSCALE, _NOISE, _RATE, _SIDE = 256, 0.2, 0.1, 0.03, 64
 
 
 class PointDraws(ContinuousProblem):
-    """f(x, t) = phi(x)^T w(t) on the unit square, phi random Fourier features of a squared exponential kernel.
-
-    ``kind``: ``"gp"``, w stays; ``"switching"``, w is drawn anew four times in the horizon; ``"tv-gp"``, w is an
-    autoregression of rate ``drift``. The best value of a step is that of a grid of 64 x 64 points.
+    """f(x, t) = phi(x)^T w(t) on the unit square, phi random Fourier features of a squared exponential kernel;
+    ``"gp"``: w stays, ``"switching"``: it is drawn anew four times, ``"tv-gp"``: an autoregression of rate ``drift``.
     """
 
     functions_differ = True
@@ -145,9 +143,8 @@ def play(
 ) -> tuple[Tensor, Tensor]:
     """Regret of each replicate, (S,), and the share of its questions of which another that was open asked the same.
 
-    Rolling: a question each step, q open, the oldest answered before the next is asked. In batches: q questions of one
-    moment, answered last first, and the next batch q steps later. Workers: the next batch one step later, as q workers
-    would who are each as fast as the one. Every policy gets the same number of rewards.
+    Rolling: a question each step, q open, the oldest answered first. In batches: q questions of one moment, answered
+    last first, and the next batch q steps later; workers: one step later. Every policy gets the same number of rewards.
     """
     streams = ReplicateStreams(size.seed, size.replicates, purpose="noise", dtype=torch.float64)
     regret, twice = torch.zeros(size.replicates).double(), torch.zeros(size.replicates).double()
@@ -211,11 +208,9 @@ def race(kind: str, over: str, size: Size, modes: Collection[str] = MODES) -> pd
 def floor(kind: str, over: str, size: Size, mode: str) -> Tensor:
     """Regret of each replicate, (S,), that no policy is below in expectation, whatever it was told so far.
 
-    A question of step t can use the answers to questions asked ``late`` steps before: one step with one question at a
-    time or with workers, eight with eight open. The first questions can use none. The player here knows all of
-    f_{t - late}, without noise, and plays its maximum, which is that of the mean of f_t given it (tv-gp is a Markov
-    process). Where f was drawn anew in between, or nothing was answered yet, all choices are alike to anyone: the mean
-    regret over all of them counts.
+    A question of step t can use the answers to questions asked ``late`` steps before. The player here knows all of f_{t
+    - late} and plays its maximum, which is that of the mean of f_t given it (tv-gp is a Markov process). Where f was
+    drawn anew in between, or nothing was answered yet, the mean regret over all choices counts.
     """
     problem, late = problem_of(kind, over, size), Q if mode.startswith(f"{Q} rolling") else 1
     asked = 1 if late == Q or MODES[mode][0] == 1 else Q  # questions of a step

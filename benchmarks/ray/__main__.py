@@ -1,8 +1,5 @@
-"""``python -m benchmarks.ray``: schedulers of Ray Tune, ours among them, raced on populations that train, and the page.
-
-Runs that are in the table already are not played again. Needs ``pip install ".[ray]" scikit-learn``, and ``gymnasium``
-for ``cartpole``; ``--page`` needs none of them.
-"""
+"""``python -m benchmarks.ray``: schedulers of Ray Tune, ours among them, raced on populations that train. Needs ``pip
+install ".[ray]" scikit-learn``, and ``gymnasium`` for ``cartpole``; ``--page`` needs none of them."""
 
 import gc
 import logging

@@ -15,14 +15,8 @@ _LATEST = 20  # episodes whose mean return is the score
 
 class CartPole(Training):
     """PPO with a clipped objective (Schulman et al. 2017) and generalised advantages (Schulman et al. 2016) on
-    ``CartPole-v1``, copies of it side by side. An iteration plays some steps in each copy and learns from them.
-
-    Tuned: "lr" of Adam, "clip" of the ratio of probabilities, "entropy", the weight of the policy's entropy, and
-    "lambda" of the advantages. Transitions that only begin the next episode are left out; an episode that is cut off
-    at 500 steps goes on in value.
-
-    score: the mean return of the latest 20 episodes that ended, over the whole training; at most 500.
-    """
+    ``CartPole-v1``, copies of it side by side. Transitions that only begin the next episode are left out; an episode
+    that is cut off at 500 steps goes on in value. score: the mean return of the latest 20 episodes that ended."""
 
     def __init__(
         self, copies: int = 8, steps: int = 128, epochs: int = 4, parts: int = 4, discount: float = 0.99

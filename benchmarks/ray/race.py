@@ -24,11 +24,7 @@ from benchmarks.ray.running import ITERATION, SCORE, Training, run
 
 
 class Triangle(Training):
-    """``pbt_function`` of Ray's examples, which ``pb2_example`` trains: the best rate is a triangle wave of the score.
-
-    A step adds min(a, b) / max(a, b) u, u uniform on (0, 1), with a the rate and b the best one, and normal noise of
-    deviation 2; a rate above 3 times the best one loses by as much.
-    """
+    """``pbt_function`` of Ray's ``pb2_example``: the best rate is a triangle wave of the score."""
 
     def begin(self, seed: int) -> dict[str, float]:
         return {SCORE: 0.0}
@@ -47,11 +43,8 @@ class Triangle(Training):
 
 
 class Digits(Training):
-    """A network of one hidden layer on scikit-learn's digits, by stochastic gradients: learning rate, weight decay,
-    momentum, and how strongly images are shifted and blurred by noise. An iteration is a few batches.
-
-    score: minus the cross entropy of the validation set; test: accuracy on the test set.
-    """
+    """A network of one hidden layer on scikit-learn's digits, by stochastic gradients. score: minus the cross entropy
+    of the validation set; test: accuracy on the test set."""
 
     def __init__(self, hidden: int = 32, batches: int = 8, size: int = 32) -> None:
         X, y = load_digits(return_X_y=True)

@@ -1,9 +1,5 @@
-"""A small stand-in for Tune's controller: it asks a scheduler what Tune asks, in one process, without Ray's workers.
-
-Schedulers are Ray's own objects, unmodified. A trial is trained by one iteration at a time; its result goes to
-``on_trial_result``, a paused or cloned trial goes on from the checkpoint that the scheduler left for it, and free slots
-are filled by ``choose_trial_to_run``.
-"""
+"""A small stand-in for Tune's controller: it asks a scheduler, Ray's own object, what Tune asks, in one process,
+without Ray's workers."""
 
 import copy
 import random
@@ -164,11 +160,8 @@ def run(
     slots: int | None = None,
     replace: bool = False,
 ) -> Record:
-    """Train a population of ``population`` by ``population * horizon`` iterations altogether.
-
-    ``configs``: gives the configuration a trial starts with. ``slots``: how many train at a time, by default all.
-    ``replace``: whether a trial that was stopped is replaced by a new one (ASHA).
-    """
+    """Train ``population`` trials, begun with ``configs()``, ``slots`` at a time, by ``population * horizon``
+    iterations altogether; ``replace``: a trial that was stopped is replaced by a new one (ASHA)."""
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002  # what Ray draws from
     slots = population if slots is None else slots

@@ -1,11 +1,5 @@
-"""How often a limit on a measured outcome is broken where reward and outcome drift, and the regret beside it.
-
-    python -m benchmarks.safety [--points] [--fast] [--page] [--out DIR]
-
-Every policy plays the same draws with the same noise; results are written after each of them, to ``violations.csv``
-and ``RESULTS.md``. About three minutes on one core; ``--fast`` plays every line of it in small. ``--points``: the
-same over the points of a square, to ``points.csv`` and ``POINTS.md``.
-"""
+"""``python -m benchmarks.safety``: how often a limit on a measured outcome is broken where reward and outcome drift,
+and the regret beside it; ``--points``: over the points of a square. Three minutes of a core."""
 
 import math
 from dataclasses import replace
@@ -34,11 +28,8 @@ _SEARCH = {"num_restarts": 1, "raw_samples": 64, "options": {"maxiter": 10}}
 
 
 class SafePointDraws(PointDraws):
-    """``PointDraws`` of kind tv-gp with the outcome "load", an independent draw alike, that must stay below 0.5.
-
-    Regret is against the best point of the grid within the limit, or, where there is none, that of the least outcome.
-    ``safe_points``: that of the least outcome at step 1. A run records ``violation``: 1 where the outcome is above.
-    """
+    """``PointDraws`` of kind tv-gp with the outcome "load", an independent draw alike, that must stay below 0.5. Regret
+    is against the best point of the grid within the limit, or, where there is none, that of the least outcome."""
 
     outcome_names = ("load",)
     noise_is_added = False  # what is measured is drawn beside it

@@ -1,7 +1,4 @@
-"""How fast a step is, and how much memory it takes, against plain BoTorch and against the machine itself.
-
-``python -m benchmarks.speed [NAME ...] [--fast] [--device cpu|cuda] [--out DIR]``, from a checkout.
-"""
+"""How fast a step is, and how much memory it takes, against plain BoTorch and against the machine itself."""
 
 import json
 from importlib import import_module

@@ -20,11 +20,8 @@ _WARM_UP_ARMS = 256
 
 @dataclass(frozen=True)
 class Case:
-    """N arms, t observations before the steps that are timed, and where those observations came from.
-
-    ``pulled``: "ucb", as the policy chose them; "distinct", t different arms at random, the most that our
-    factor form can be made to hold.
-    """
+    """N arms, t observations before the steps that are timed, as the policy chose them (``"ucb"``) or t different arms
+    at random (``"distinct"``), the most that our factor form can be made to hold."""
 
     num_arms: int
     observations: int

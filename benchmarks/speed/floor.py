@@ -20,11 +20,8 @@ _SIZES = [(100, 1), (100, 25), (1_000, 1), (1_000, 25)]
 
 @dataclass
 class Bare:
-    """UCB over arms with the recursion of ``CovarianceForm`` and nothing else, in PyTorch calls.
-
-    No model, acquisition function, check or record, one step between times, equal clocks in all replicates: the least
-    that PyTorch needs for one step at a time. ``window`` or ``rate`` is given.
-    """
+    """UCB over arms with the recursion of ``CovarianceForm``, of a window or a rate, and nothing else, in PyTorch
+    calls: the least that PyTorch needs for one step at a time."""
 
     K: Tensor
     replicates: int

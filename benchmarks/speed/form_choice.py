@@ -36,10 +36,8 @@ def case(
     arms: int, replicates: int, drifts: bool, dtype: torch.dtype, points: int, device: str
 ) -> dict[str, Any]:
     """Seconds of a step in both forms, with so many points in each replicate, and the form that auto is in by then.
-
-    Every replicate pulls arms of its own, again and again. Under drift every pull is a point, and those older than so
-    many steps say nothing of the present: the forgetting rate is chosen so.
-    """
+    Under drift every pull is a point, and the rate is such that those older than so many steps say nothing of the
+    present."""
     task = make_task(arms, device, replicates=replicates)
     over_time = ExponentialForgettingKernel(1 - 1e-24 ** (1 / points))
     kernel = SpatioTemporalKernel(prior(), over_time) if drifts else prior()

@@ -36,10 +36,8 @@ def median(values: list[float]) -> float:
 
 
 def copy_seconds(bytes_moved: int, device: str, repeats: int = 30) -> float:
-    """Median time of a copy that moves this many bytes, half of them read and half written, at torch's threads.
-
-    The buffers are as large as what is compared with them, so caches help both alike.
-    """
+    """Median time of a copy that moves this many bytes, half of them read and half written, from and to buffers as
+    large."""
     source = torch.ones(max(1, bytes_moved // 16), dtype=torch.float64, device=device)
     target = torch.empty_like(source)
     seconds = []
@@ -51,10 +49,8 @@ def copy_seconds(bytes_moved: int, device: str, repeats: int = 30) -> float:
 
 
 def peak_mib(device: str) -> float:
-    """Most memory this process has held so far, in MiB: of the GPU if that is the device, else resident memory.
-
-    On Linux the kernel's ``VmHWM``. Its ``ru_maxrss`` starts at the peak of the process that started this one.
-    """
+    """Most memory this process has held so far, in MiB: of the GPU if that is the device, else resident memory (on
+    Linux ``VmHWM``; ``ru_maxrss`` starts at the peak of the process that started this one)."""
     if device == "cuda":
         return torch.cuda.max_memory_allocated() / 2**20
     status = Path("/proc/self/status")

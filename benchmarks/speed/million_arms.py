@@ -63,11 +63,9 @@ def play(side: int, horizon: int, lengthscale: float, device: str) -> list[dict[
 
 
 def bytes_of_step(num_arms: int, before: int, after: int, drawn: bool) -> float:
-    """What a step must read and write at least, in bytes: arms are scored again from the top of N stale indices.
-
-    A draw that adds rows reads the rows there are once to compute the new ones, and once more for the means and
-    variances that the newest pull changed; one that adds none needs the second pass alone.
-    """
+    """Bytes that a step must read and write at least: arms are scored again from the top of N stale indices. A draw
+    that adds rows reads those there are once for the new ones, and once more for the means and variances that the pull
+    changed."""
     vectors = 1.0  # the stale indices
     if drawn:
         vectors += before * (after > before) + 2 * (after - before if after > before else 0) + after + 6

@@ -33,12 +33,7 @@ BENCHMARKS = (
 
 @dataclass(frozen=True)
 class Settings:
-    """What a run was asked for.
-
-    Attributes:
-        fast: sizes so small that the figures mean nothing: to see that everything runs.
-        device: ``"cpu"`` or ``"cuda"``.
-    """
+    """``fast``: sizes so small that the figures mean nothing, to see that everything runs; ``device``: cpu or cuda."""
 
     fast: bool = False
     device: str = "cpu"

@@ -19,11 +19,8 @@ _DAY = 24.0
 
 
 def measure(settings: Settings) -> pd.DataFrame:
-    """Median time of a step (asked and told) at each number of observations, for each kernel over time.
-
-    Copies are kept at each number of observations and then take turns step by step, so that other work beside slows all
-    alike.
-    """
+    """Median time of a step (asked and told) at each number of observations, for each kernel over time. Copies are kept
+    at each number and then take turns step by step, so that other work beside slows all alike."""
     marks, span = ((5, 10), 5) if settings.fast else ((100, 1_000, 10_000), 200)
     rows: list[dict[str, Any]] = []
     for num_arms in (8,) if settings.fast else (20, 100):

@@ -34,11 +34,7 @@ def prior() -> Kernel:
 
 @dataclass(frozen=True)
 class Task:
-    """Functions on N arms and the noise of every step, laid out beforehand.
-
-    Attributes:
-        arms: (N, d).  functions: (S, N).  noise: (steps, S).
-    """
+    """Functions (S, N) on N arms (N, d) and the noise of every step (steps, S), laid out beforehand."""
 
     arms: Tensor
     functions: Tensor
@@ -91,10 +87,8 @@ def ucb_on_arms(
 
 
 def play(policy: Policy, task: Task, step: int, forced: Tensor | None = None) -> tuple[Tensor, Tensor, float]:
-    """One step: the arms (S,), the rewards (S,) and the seconds that choosing and learning took.
-
-    ``forced`` arms (S,) are learned in place of those chosen, which are still chosen and timed.
-    """
+    """One step: the arms (S,), the rewards (S,) and the seconds that choosing and learning took. ``forced`` arms (S,)
+    are learned in place of those chosen, which are still chosen and timed."""
     start = clock(task.device)
     choice = policy.choose(float(step))
     seconds = clock(task.device) - start
@@ -114,11 +108,9 @@ def held(policy: IndexPolicy) -> tuple[str, int, int]:
 
 
 def bytes_of_step(policy: IndexPolicy) -> int:
-    """Bytes that one step of all replicates cannot avoid moving in the form the model is in.
-
-    Covariance form: a replicate's C read and written. Factor form: the u prior rows read once for all replicates, and
-    each one's covariance among its points read and written (n of the fullest). Both: mean and variance likewise.
-    """
+    """Bytes that one step of all replicates cannot avoid moving. Covariance form: a replicate's C read and written.
+    Factor form: the u prior rows read once, and each one's covariance among its points read and written (n of the
+    fullest)."""
     (form, u, n), N, S = held(policy), policy.num_arms, policy.replicates
     matrices = S * 2 * N * N if form == "covariance" else u * N + S * 2 * n * n
     return (matrices + S * 4 * N) * policy.model.noise_variance.element_size()

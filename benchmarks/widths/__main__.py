@@ -1,7 +1,5 @@
-"""Widths with a theorem, and recipes with a regret bound for an unknown length-scale or drift: what they cost.
-
-``python -m benchmarks.widths``: play what is asked for, and write the page.
-"""
+"""``python -m benchmarks.widths``: widths with a theorem, and recipes with a regret bound for an unknown length-scale
+or drift: what they cost."""
 
 from collections.abc import Iterable
 from pathlib import Path

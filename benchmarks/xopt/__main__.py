@@ -1,7 +1,4 @@
-"""Xopt with our models and with its own, on a beam line in Cheetah that drifts.
-
-``python -m benchmarks.xopt``: play what is missing, and write the page.
-"""
+"""``python -m benchmarks.xopt``: Xopt with our models and with its own, on a beam line in Cheetah that drifts."""
 
 from typing import Annotated
 

@@ -23,14 +23,9 @@ def number(value: float) -> Tensor:
 
 
 class DriftingLattice:
-    """ln of the root mean square size of the beam about the centre of a screen, in millimetres; less is better.
-
-    Field errors and misalignments (both planes) of the four quadrupoles are sums of two sinusoids with periods between
-    150 and 600 shots and random phases: with the size the best strengths move, and the beam's mean moves off centre.
-
-    Args:
-        seed: of phases, periods and noise.
-    """
+    """ln of the root mean square size of the beam about the centre of a screen, in millimetres; less is better. Field
+    errors and misalignments (both planes) of the four quadrupoles are sums of two sinusoids of random periods and
+    phases."""
 
     def __init__(self, seed: int) -> None:
         generator = torch.Generator().manual_seed(seed)

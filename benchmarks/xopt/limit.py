@@ -1,9 +1,7 @@
 """What the drift alone costs: ``python -m benchmarks.xopt.limit``.
 
-A tracker that knows the beam line exactly, noise and errors apart, begins at the best strengths and descends along the
-exact gradient, 12 steps of Adam at every shot. It stays in its valley, like any method that cannot afford a new search;
-the optimum that errors are counted from may lie in another valley by then. Beside it the same strengths are played as
-many shots late as it takes to learn where they are. results/limit.csv has a row for each seed and each.
+A tracker that knows the beam line exactly descends along the exact gradient from the best strengths. Beside it the same
+strengths are played as many shots late as it takes to learn where they are.
 """
 
 import pandas as pd

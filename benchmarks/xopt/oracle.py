@@ -1,11 +1,8 @@
 """What knowing the hyperparameters is worth on the beam line: ``python -m benchmarks.xopt.oracle``.
 
-An upper confidence bound of the width of ours, 1, over an exact Gaussian process of all shots. Its constant mean,
-its variance and its length-scales of strengths and of time are those of the line itself: they maximise the marginal
-likelihood of 500 values that no generator sees. These are drawn over all strengths and shots, or are the smallest tenth
-of 5 000, since a generator soon plays where values are small. The noise is that of the screen. So it learns nothing but
-the function.
-Beside it ours as it comes, on the same lines. results/oracle.csv has a row for each seed and each.
+An upper confidence bound of the width of ours, 1, over an exact Gaussian process of all shots, whose hyperparameters
+maximise the marginal likelihood of 500 values that no generator sees: drawn over all strengths and shots, or the
+smallest tenth of 5 000, since a generator soon plays where values are small.
 """
 
 from functools import partial
@@ -44,10 +41,8 @@ def _model(X: Tensor, y: Tensor) -> SingleTaskGP:
 
 
 class Oracle:
-    """A generator as ``play`` asks it, given the hyperparameters of the line of this seed and the length of the run.
-
-    ``drawn``: values, of which hyperparameters are fitted to the least ``_FITTED``.
-    """
+    """A generator as ``play`` asks it, given the hyperparameters of this seed's line, fitted to the least of ``drawn``
+    values."""
 
     def __init__(self, seed: int, shots: int, drawn: int) -> None:
         lattice, generator = DriftingLattice(seed), torch.Generator().manual_seed(seed)

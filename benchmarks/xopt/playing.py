@@ -40,12 +40,9 @@ PLAYERS: dict[str, Callable[[int], Generator]] = {
 
 
 def play(build: Callable[[int], Any], shots: int, seed: int) -> pd.DataFrame:
-    """One run of the generator that ``build(seed)`` gives: value without noise and the generator's seconds of processor
-    time at every shot.
-
-    Shots are a second apart on the simulation's clock, which is also the one that Xopt's generator reads. A failure of
-    a generator (of a fit, say) costs a shot at the point before.
-    """
+    """One run of the generator that ``build(seed)`` gives: value without noise and its seconds of processor time at
+    every shot. Shots are a second apart on the clock that Xopt reads. A failure (of a fit, say) costs a shot at the
+    point before."""
     lattice, clock = DriftingLattice(seed), SimulatedClock(1.0, 0.01)
     torch.manual_seed(seed)
     opening = torch.Generator().manual_seed(_SEED + seed)
