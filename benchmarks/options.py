@@ -20,9 +20,6 @@ def command(main: Callable[..., None]) -> typer.Typer:
 # Options that commands share.
 DATA = near_by() or Path("shared/data")
 Data = Annotated[Path, typer.Option(help="Folder of the real data.", show_default="shared/data near by")]
-Fast = Annotated[
-    bool, typer.Option("--fast", help="A small run, into a temporary folder unless --out is given.")
-]
 PageAlone = Annotated[bool, typer.Option("--page", help="Write the page from the tables alone.")]
 Out = Annotated[
     Path | None, typer.Option(help="Folder of tables and page.", show_default="results of the program")

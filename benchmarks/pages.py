@@ -2,7 +2,6 @@
 written from them by templates, Markdown files with places for figures, which stand beside the programs (``render``)."""
 
 import math
-import tempfile
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -22,9 +21,9 @@ def near_by() -> Path | None:
     return next((folder for folder in folders if (folder / "intel_temperature.npz").is_file()), None)
 
 
-def results_folder(program: str, out: Path | None = None, fast: bool = False) -> Path:
-    """The folder ``out``, else ``results`` beside the file ``program``, or a temporary one for a fast run; made."""
-    folder = out or (Path(tempfile.mkdtemp()) if fast else Path(program).parent / "results")
+def results_folder(program: str, out: Path | None = None) -> Path:
+    """The folder ``out``, else ``results`` beside the file ``program``; made."""
+    folder = out or Path(program).parent / "results"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 

@@ -95,34 +95,33 @@ def _short(table: pd.DataFrame) -> pd.DataFrame:
     return wide.rsub(wide.pop("best arms"), axis=0)[[p for p in table["policy"].unique() if p != "best arms"]]
 
 
-SIZE, SMALL = dense.Size(2000, 5, every=40), dense.Size(40, 2)
+SIZE = dense.Size(2000, 5, every=40)
 PARTS = (*dense.PROBLEMS, "coba", "auto", "auto-coba")
 
 
 def main(
     only: Annotated[str, typer.Option(help=f"{', '.join(PARTS)}: these parts alone.")] = "",
     seed: Annotated[int | None, typer.Option(help="That seed alone; not of coba.")] = None,
-    fast: options.Fast = False,
     page: options.PageAlone = False,
 ) -> None:
     """Measure what was asked for, then write the page."""
     torch.set_num_threads(1)
-    results, size = pages.results_folder(__file__, fast=fast), SMALL if fast else SIZE
+    results = pages.results_folder(__file__)
     parts = [] if page else options.chosen(only, PARTS, "only")
-    seeds = range(size.seeds) if seed is None else range(seed, seed + 1)
+    seeds = range(SIZE.seeds) if seed is None else range(seed, seed + 1)
     for kind in (part for part in parts if part in dense.PROBLEMS):
         for one in seeds:
-            table = dense.race(kind, size, one)
+            table = dense.race(kind, SIZE, one)
             pages.save(table, results / f"dense-{kind}-{one}.csv", 5)
     if "coba" in parts and linear.has_coba():
-        pages.save(linear.race(*((30, 2) if fast else (1000, 5))), results / "coba.csv", 5)
+        pages.save(linear.race(1000, 5), results / "coba.csv", 5)
     if "auto-coba" in parts and linear.has_coba():
         racing = (linear.AUTO, *linear.LINEAR)
-        table = linear.race(*((30, 2) if fast else (250, 5)), racing)
+        table = linear.race(250, 5, racing)
         pages.save(table, results / "auto-coba.csv", 5)
-    fresh = range(auto.FIRST, auto.FIRST + size.seeds) if seed is None else seeds
+    fresh = range(auto.FIRST, auto.FIRST + SIZE.seeds) if seed is None else seeds
     for one, kind in product(fresh if "auto" in parts else (), dense.PROBLEMS):
-        table = auto.race(kind, one, *((40, 20) if fast else (500, 100)))
+        table = auto.race(kind, one, 500, 100)
         pages.save(table, results / f"auto-{kind}-{one}.csv", 5)
     if {"coba", "auto-coba"} & set(parts) and not linear.has_coba():
         pages.say("left out: coba is not installed (pip install --no-deps coba)")

@@ -32,14 +32,13 @@ def main(
     ] = False,
     seconds: Annotated[float, typer.Option(help="Horizon of --clock.")] = 30.0,
     only: Annotated[str, typer.Option(help="Policies, by ';', that play with --clock; default: all.")] = "",
-    fast: options.Fast = False,
     page: options.PageAlone = False,
 ) -> None:
     """Measure what was asked for, then write the page."""
     torch.set_num_threads(1)
     of_clock = [*clock.TURNED] if turned else clock.FUNCTIONS
     names = options.chosen(problems, of_clock if on_clock else PROBLEMS, "problems")
-    results = pages.results_folder(__file__, fast=fast and not on_clock)
+    results = pages.results_folder(__file__)
     if on_clock:
         if not page:
             kind, players = "turned" if turned else "clock", filter(None, only.split(";"))
@@ -47,16 +46,14 @@ def main(
             clock.race(names, seconds, replicates, table, only=players)
         pages.say(f"wrote {clock.write_page(results)}")
         return
-    if fast:
-        names, horizon, replicates = names[:1], 14, 1
     if not page and not step:
         for name in names:
             policies = [policy for policy in again.split(";") if policy]
             continued(name, horizon, replicates, results / f"race-{name}.csv", policies)
-    if step or fast:
-        pages.save(step_ratio(60 if fast else 1000), results / "step.csv")
-        pages.save(auto_step((15, 20), 5) if fast else auto_step(), results / "step-auto.csv")
-    pages.say(f"wrote {write_page(results, fast=fast)}")
+    if step:
+        pages.save(step_ratio(), results / "step.csv")
+        pages.save(auto_step(), results / "step-auto.csv")
+    pages.say(f"wrote {write_page(results)}")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 
-def write_page(results: Path, fast: bool = False) -> Path:
+def write_page(results: Path) -> Path:
     """RESULTS.md, summary.csv and regret.png in the folder of the tables; returns the page's path."""
     tables = [table for name in PROBLEMS if (table := read(results / f"race-{name}.csv")) is not None]
     shown = {"step": read(results / "step.csv"), "auto_step": read(results / "step-auto.csv")}
@@ -25,7 +25,7 @@ def write_page(results: Path, fast: bool = False) -> Path:
         totals = _totals(frame)
         save(totals, results / "summary.csv")
         _picture(frame, results / "regret.png")
-        shown |= _shown(frame, totals) | {"fast": fast}
+        shown |= _shown(frame, totals)
     return render(results / "RESULTS.md", "continuous/RESULTS.md.jinja", race=race, **shown)
 
 

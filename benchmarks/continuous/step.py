@@ -18,7 +18,7 @@ DIM, AUTO_DIM = 4, 3
 MARKS = (25, 50, 100, 200, 400)
 
 
-def step_ratio(observations: int, repeats: int = 15) -> pd.DataFrame:
+def step_ratio(observations: int = 1000, repeats: int = 15) -> pd.DataFrame:
     """Seconds of a whole step (choose, learn) of tv_gp_ucb, and of optimize_acqf alone on the same model, with as many
     restarts, raw samples and rounds, a row each."""
     generator = torch.Generator().manual_seed(0)

@@ -157,16 +157,14 @@ def write_page(folder: Path) -> Path:
 def main(
     seed: Annotated[int, typer.Option(help="Of lifts, noise and draws.")] = SEED,
     tests: Annotated[str, typer.Option(help="Comma-separated; default: all.")] = "",
-    fast: options.Fast = False,
     page: options.PageAlone = False,
     out: options.Out = None,
 ) -> None:
     """Play every policy on every test, and write as it goes."""
-    folder, rows = pages.results_folder(__file__, out, fast), []
-    S, T = (2, 60) if fast else (20, 1000)
+    folder, rows = pages.results_folder(__file__, out), []
     for title in [] if page else options.chosen(tests, TESTS, "tests"):
         for name in POLICIES:
-            rows.append(play(name, title, S, T, seed).assign(seed=seed, steps=T))
+            rows.append(play(name, title, 20, 1000, seed).assign(seed=seed, steps=1000))
             one = rows[-1]
             pages.say(f"{title}, {name}: regret {one['regret'].mean():.1f}, sent {one['sent'].mean():.1f}")
         pages.save(pd.concat(rows), folder / "tests.csv")

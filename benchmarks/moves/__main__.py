@@ -164,17 +164,12 @@ def main(
     parts: Annotated[str, typer.Option(help="Of the page, separated by commas; all by default.")] = "",
     seed: Annotated[int, typer.Option(help="Of functions and noise.")] = 9000,
     out: options.Out = None,
-    fast: options.Fast = False,
     page: options.PageAlone = False,
 ) -> None:
     """Play, and write what came of it; other parts of the table stay."""
-    folder = pages.results_folder(__file__, out, fast)
+    folder = pages.results_folder(__file__, out)
     for part in [] if page else options.chosen(parts, PARTS, "parts"):
-        replicates, horizon = (2, 12) if fast else (6, 300) if part == "arms" else (8, 100)
-        if part == "arms":
-            rows = over_arms(seed, replicates, horizon)
-        else:
-            rows = over_the_square(part, seed + 100, replicates, horizon)
+        rows = over_arms(seed, 6, 300) if part == "arms" else over_the_square(part, seed + 100, 8, 100)
         pages.keep(folder / "moves.csv", pd.DataFrame(rows), ("part",))
     pages.say(f"wrote {write_page(folder)}")
 

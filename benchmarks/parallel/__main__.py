@@ -17,7 +17,7 @@ from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.simulated import make_kernel
 from benchmarks import options, pages
 from benchmarks.pages import read, render
-from benchmarks.parallel.race import KINDS, SIZES, SMALL, Size, floor, race, random_pull
+from benchmarks.parallel.race import KINDS, SIZES, floor, race, random_pull
 
 Q = 8
 
@@ -37,11 +37,11 @@ def _built(name: str, num_arms: int) -> Policy:
 RACERS = {"gp_ucb": 10_000, "tv_gp_ucb": 10_000, "bkb": 10_000, "auto": 10_000, "gp_ucb, covariance": 2_000}
 
 
-def measure(steps: int, rounds: int, shrink: int = 1) -> pd.DataFrame:
+def measure(steps: int, rounds: int) -> pd.DataFrame:
     """Medians over ``rounds``, after ``steps`` rewards."""
     rows = []
     for name, num_arms in RACERS.items():
-        live = AskTell(_built(name, num_arms // shrink))
+        live = AskTell(_built(name, num_arms))
         clock, noise = 0.0, torch.Generator().manual_seed(1)
 
         def answer(question: object, live: AskTell = live, noise: torch.Generator = noise) -> None:
@@ -66,7 +66,7 @@ def measure(steps: int, rounds: int, shrink: int = 1) -> pd.DataFrame:
                 answer(question)
         row = {
             "policy": name,
-            "arms": num_arms // shrink,
+            "arms": num_arms,
             "rewards": steps,
             "eight steps, ms": 1e3 * median(alone),
             "ask(count=8), ms": 1e3 * median(together),
@@ -100,7 +100,7 @@ def allowed(mean: pd.Series, floors: dict[str, Any], mode: str) -> float:
     return float((ASKED * mean[ONE] - floors[mode].mean()) / (mean[ONE] - floors[ONE].mean()))
 
 
-def summary(table: pd.DataFrame, sizes: dict[str, Size]) -> tuple[pd.DataFrame, pd.DataFrame]:
+def summary(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """One row for each race and policy; and one for each of their modes of ``COUNTED``: whether the regret, the regret
     above the floors and the regret over the floor are at most ``ASKED`` times, and whether the floor is beyond that."""
     rows, met = [], []
@@ -109,8 +109,8 @@ def summary(table: pd.DataFrame, sizes: dict[str, Size]) -> tuple[pd.DataFrame, 
         mean = part.groupby("mode")["regret"].mean()
         row["regret, one at a time"] = f"{part[part['mode'] == ONE]['regret'].mean():.1f}"
         extra = max(mean[mode] for mode in COUNTED[:2]) - mean[ONE]
-        row["extra, in random pulls"] = f"{extra / random_pull(problem, over, sizes[over]):.1f}"
-        floors = {mode: floor(problem, over, sizes[over], mode) for mode in (ONE, *COUNTED) if mode in mean}
+        row["extra, in random pulls"] = f"{extra / random_pull(problem, over, SIZES[over]):.1f}"
+        floors = {mode: floor(problem, over, SIZES[over], mode) for mode in (ONE, *COUNTED) if mode in mean}
         row |= {f"floor, {mode}": f"{floors[mode].mean():.1f}" for mode in (ONE, *COUNTED[:2])}
         row["above the floors"] = ", ".join(f"{above(part, mode, floors):.2f}" for mode in COUNTED[:2])
         row["asked above the floors"] = ", ".join(f"{allowed(mean, floors, m):.2f}" for m in COUNTED[:2])
@@ -127,17 +127,16 @@ def summary(table: pd.DataFrame, sizes: dict[str, Size]) -> tuple[pd.DataFrame, 
     return pd.DataFrame(rows), pd.DataFrame(met)
 
 
-def write_page(results: Path, sizes: dict[str, Size] = SIZES) -> Path:
-    """RESULTS.md beside the tables, which were played at these sizes."""
+def write_page(results: Path) -> Path:
     table = pd.concat([pd.read_csv(path) for path in sorted(results.glob("*-*.csv"))])
     times = read(results / "asking.csv")
-    found, met = summary(table, sizes)
+    found, met = summary(table)
     two = met["mode"].isin(COUNTED[:2])  # modes, of which a table says more
     return render(
         results / "RESULTS.md",
         "parallel/RESULTS.md.jinja",
         asked=ASKED,
-        sizes=sizes,
+        sizes=SIZES,
         tables=dict(list(table.groupby("over"))),
         found=found.fillna(""),
         met={mode: part for mode, part in met.groupby("mode")},
@@ -152,22 +151,20 @@ PARTS = (*SIZES, "asking")
 
 def main(
     only: Annotated[str, typer.Option(help=f"{'; '.join(PARTS)}: these parts alone.")] = "",
-    fast: options.Fast = False,
     page: options.PageAlone = False,
 ) -> None:
     """Measure what was asked for, then write the page."""
     os.nice(10)
     torch.set_num_threads(1)
-    results, sizes = pages.results_folder(__file__, fast=fast), SMALL if fast else SIZES
+    results = pages.results_folder(__file__)
     parts = [] if page else options.chosen(only, PARTS, "only")
-    for over in (part for part in parts if part in sizes):
+    for over in (part for part in parts if part in SIZES):
         for kind in KINDS[:1] if over == "arms, long" else KINDS:
-            table = race(kind, over, sizes[over])
+            table = race(kind, over, SIZES[over])
             pages.save(table, results / f"{over.replace(', ', '-')}-{kind}.csv")
     if "asking" in parts:
-        steps, rounds, shrink = (20, 2, 50) if fast else (200, 5, 1)
-        pages.save(measure(steps, rounds, shrink), results / "asking.csv", 4)
-    pages.say(f"wrote {write_page(results, sizes)}")
+        pages.save(measure(200, 5), results / "asking.csv", 4)
+    pages.say(f"wrote {write_page(results)}")
 
 
 if __name__ == "__main__":

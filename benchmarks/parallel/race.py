@@ -111,7 +111,6 @@ class Size:
 
 
 SIZES = {"arms": Size(400, 16), "arms, long": Size(3000, 8), "points": Size(80, 3)}
-SMALL = {"arms": Size(16, 2), "arms, long": Size(32, 2), "points": Size(16, 2)}
 
 
 def problem_of(kind: str, over: str, size: Size) -> Problem:

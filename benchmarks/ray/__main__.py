@@ -20,31 +20,30 @@ def main(
     only: Annotated[str, typer.Option(help=f"{', '.join(SCHEDULERS)}: these tasks alone.")] = "",
     schedulers: Annotated[str, typer.Option(help="Separated by semicolons; default: all.")] = "",
     seeds: Annotated[str, typer.Option(help="FIRST:LAST, without the last.")] = "0:40",
-    fast: options.Fast = False,
     page: options.PageAlone = False,
 ) -> None:
     """Play what is asked for, seed by seed, then write the page."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
-    results = pages.results_folder(__file__, fast=fast)
-    first, last = (0, 1) if fast else map(int, seeds.split(":"))
+    results = pages.results_folder(__file__)
+    first, last = map(int, seeds.split(":"))
     raced = options.chosen(schedulers, chain(*SCHEDULERS.values()), "schedulers")
     for name in [] if page else options.chosen(only, SCHEDULERS, "only"):
         wanted = [one for one in SCHEDULERS[name] if one in raced]
-        _play(name, wanted, range(first, last), results / f"{name}.csv", fast)
+        _play(name, wanted, range(first, last), results / f"{name}.csv")
     if any(results.glob("*.csv")):
         pages.say(f"wrote {write_page(results)}")
 
 
-def _play(name: str, schedulers: list[str], seeds: range, path: Path, fast: bool) -> None:
+def _play(name: str, schedulers: list[str], seeds: range, path: Path) -> None:
     from benchmarks.ray.race import play
 
     gc.freeze()  # going through all that was imported takes longer than a decision, and would be counted as one's
     done = pages.played(path, ("scheduler", "seed"))
     for seed, scheduler in product(seeds, schedulers):
         if (scheduler, seed) not in done:
-            row = {"scheduler": scheduler, "seed": seed, **play(name, scheduler, seed, fast)}
+            row = {"scheduler": scheduler, "seed": seed, **play(name, scheduler, seed)}
             pages.append(path, pd.DataFrame([row]))
             pages.say(f"{name} {row}")
 

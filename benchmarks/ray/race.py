@@ -132,18 +132,17 @@ TASKS = {
 }
 
 
-def play(name: str, scheduler: str, seed: int, fast: bool = False) -> dict[str, float]:
+def play(name: str, scheduler: str, seed: int) -> dict[str, float]:
     """Final and best score of a run, what else the trial reported that is best at the end, and decision times."""
     task = TASKS[name]
     random.seed(seed)
     built, drawn = build(task, scheduler)
-    horizon = 3 * task.interval if fast else task.horizon
     record = run(
         built,
         task.training(),
         lambda: dict(drawn()),
         population=task.population,
-        horizon=horizon,
+        horizon=task.horizon,
         seed=seed,
         replace=scheduler == ASHA,
     )

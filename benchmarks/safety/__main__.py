@@ -115,11 +115,13 @@ def _shown(values: torch.Tensor) -> str:
     return f"{float(values.mean()):.4f} +- {float(standard_error(values)):.4f}"
 
 
-def write_page(
-    out: Path, S: int = 50, T: int = 400, page: str = "RESULTS.md", file: str = "violations.csv"
-) -> Path:
-    """A page from its table, played with S draws of T steps: it begins with how often each guarantee was broken at
-    worst, and the limit without one."""
+SIZE, SIZE_OF_POINTS = (50, 400), (20, 60)  # draws, steps
+
+
+def write_page(out: Path, over_points: bool = False) -> Path:
+    """A page from its table: it begins with how often each guarantee was broken at worst, and the limit without one."""
+    page, file = ("POINTS.md", "points.csv") if over_points else ("RESULTS.md", "violations.csv")
+    S, T = SIZE_OF_POINTS if over_points else SIZE
     table = pd.read_csv(out / file, dtype=str)
 
     def worst(policy: str, column: str) -> float:
@@ -132,7 +134,7 @@ def write_page(
     return pages.render(out / page, f"safety/{page}.jinja", table=table, **sizes, **broken)
 
 
-write_points = partial(write_page, S=20, T=60, page="POINTS.md", file="points.csv")
+write_points = partial(write_page, over_points=True)
 
 
 def points(out: Path, S: int, T: int) -> None:
@@ -142,28 +144,26 @@ def points(out: Path, S: int, T: int) -> None:
         rows.append({"policy": label, **row(play_points(problem, name, options, T))})
         pages.save(pd.DataFrame(rows), out / "points.csv", None)
         pages.say(f"{label} {rows[-1]}")
-        write_points(out, S=S, T=T)
+        write_points(out)
 
 
 def main(
     over_points: Annotated[bool, typer.Option("--points", help="Over points in place of arms.")] = False,
-    fast: options.Fast = False,
     page: options.PageAlone = False,
     out: options.Out = None,
 ) -> None:
     """Play everything and write as it goes."""
-    folder, rows = pages.results_folder(__file__, out, fast), []
-    S, T = (4, 30) if fast else (50, 400)
+    folder, rows, (S, T) = pages.results_folder(__file__, out), [], SIZE
     if over_points and not page:
-        points(folder, *((2, 6) if fast else (20, 60)))
+        points(folder, *SIZE_OF_POINTS)
     for title, problem in () if over_points or page else PROBLEMS.items():
         for label, (name, settings) in POLICIES.items():
             rows.append({"problem": title, "policy": label, **row(play(problem, name, settings, S, T))})
             pages.save(pd.DataFrame(rows), folder / "violations.csv", None)
             pages.say(f"{title} {label} {rows[-1]}")
-            write_page(folder, S, T)
+            write_page(folder)
     if page:
-        pages.say(f"wrote {write_points(folder) if over_points else write_page(folder)}")
+        pages.say(f"wrote {write_page(folder, over_points)}")
 
 
 if __name__ == "__main__":
