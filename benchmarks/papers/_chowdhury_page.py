@@ -1,6 +1,7 @@
 """RESULTS.md and claims.csv of the figures of Chowdhury & Gopalan 2017, from their CSV files."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import tomllib
+from collections.abc import Callable, Iterator, Mapping
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ PAPER = "Chowdhury & Gopalan 2017"
 PLAYED = {"gp_ucb": "GP-UCB", "igp_ucb": "IGP-UCB", "gp_ts": "GP-TS", "gp_ei": "GP-EI", "gp_pi": "GP-PI"}
 NAMES = PLAYED | {key: f"{PLAYED[of]} over means" for key, of in OVER_MEAN.items()}
 PANELS = ("1a", "1b", "2a", "2b", "3a", "3b", "4a", "4b")
+_CLAIMS = tomllib.loads(Path(__file__).with_name("chowdhury.toml").read_text(encoding="utf-8"))["claims"]
 _SIMILAR = 0.2  # share of the larger that two regrets may differ by to be called similar
 _STEPS = 30_000
 _GOOD = 0.1  # share of random play's regret a step that is called performing well
@@ -101,36 +103,18 @@ def _by_both_readings(judge: Callable[..., dict[str, Finding]], *panels: Regrets
 
 def _of_panel(panel: str, regrets: Regrets | None) -> Iterator[tuple[str, Finding]]:
     """What the paper says of one panel, judged by one reading; not run where there are no regrets."""
-
-    def least(own: str, rivals: Sequence[str], factor: float = 1.0) -> Finding:
-        return NOT_RUN if regrets is None else _claims.least(own, rivals, regrets, factor)
-
-    def alike(*names: str) -> Finding:
+    for one in _CLAIMS:
+        if not panel.startswith(tuple(one["panels"])):
+            continue
         if regrets is None:
-            return NOT_RUN
-        return _claims.alike(*(regrets[name] for name in names), names, _SIMILAR)
-
-    def others(own: str) -> list[str]:
-        return [name for name in PLAYED.values() if name != own]
-
-    three, improving = ("GP-UCB", "IGP-UCB", "GP-TS"), ("GP-EI", "GP-PI")
-    yield "GP-EI and GP-PI perform similarly (footnote 11)", alike(*improving)
-    if panel[0] == "1":
-        yield "IGP-UCB improves on GP-UCB significantly", least("IGP-UCB", ["GP-UCB"])
-        yield "IGP-UCB performs best of all", least("IGP-UCB", others("IGP-UCB"))
-        yield "GP-TS fares reasonably well compared with GP-UCB", least("GP-TS", ["GP-UCB"], 2)
-        yield "GP-TS fares reasonably well compared with GP-EI and GP-PI", least("GP-TS", improving, 2)
-    if panel[0] == "3":
-        better = _claims.every([least(own, three) for own in improving])
-        yield "GP-EI and GP-PI perform better than the rest", better
-        competitive = _claims.every([least(own, improving, 2) for own in three[1:]])
-        yield "IGP-UCB and GP-TS are competitive (with GP-EI and GP-PI)", competitive
-    if panel[0] == "4":
-        yield "GP-TS performs better than all others", least("GP-TS", others("GP-TS"))
-    if panel == "4a":
-        yield "IGP-UCB and GP-UCB perform the same", alike("IGP-UCB", "GP-UCB")
-    if panel == "4b":
-        yield "IGP-UCB performs better than GP-EI and GP-PI", least("IGP-UCB", improving)
+            found = NOT_RUN
+        elif names := one.get("alike"):
+            found = _claims.alike(*(regrets[name] for name in names), names, _SIMILAR)
+        else:
+            rivals, factor = one.get("rivals", PLAYED.values()), one.get("factor", 1.0)
+            others = {own: [name for name in rivals if name != own] for own in one["least"]}
+            found = _claims.every([_claims.least(*each, regrets, factor) for each in others.items()])
+        yield one["says"], found
 
 
 def same_order(first: Regrets, second: Regrets) -> Finding:

@@ -77,17 +77,20 @@ JUDGED += [
     (_zhou_page._below_bound(swept(1.0, bound=0.9), "p"), FAILS),
     (_zhou_page._sublinear(swept(0.9), "p", "theory"), HOLDS),
     (_zhou_page._sublinear(swept(1.1), "p", "theory"), UNDECIDED),
-    (_ziomek_page._sticks(shares(0.6, 0.4), "p", "a".__eq__), HOLDS),
-    (_ziomek_page._sticks(shares(0.6, 0.4), "p", "b".__eq__), FAILS),
-    (_ziomek_page._sticks(shares(0.5, 0.5), "p", "a".__eq__), FAILS),
-    (_ziomek_page._relies(shares(0.3, 0.3, 0.4), "p", ["a", "b"]), HOLDS),
-    (_ziomek_page._relies(shares(0.2, 0.3, 0.5), "p", ["a", "b"]), FAILS),
+    (_ziomek_page._sticks(shares(0.6, 0.4), "p", "a"), HOLDS),
+    (_ziomek_page._sticks(shares(0.6, 0.4), "p", "b"), FAILS),
+    (_ziomek_page._sticks(shares(0.5, 0.5), "p", "a"), FAILS),
+    (_ziomek_page._relies(shares(0.3, 0.3, 0.4), "p", "a", "b"), HOLDS),
+    (_ziomek_page._relies(shares(0.2, 0.3, 0.5), "p", "a", "b"), FAILS),
     (_ziomek_page._uniform(shares(0.4, 0.3, 0.3), "p"), HOLDS),
     (_ziomek_page._uniform(shares(0.9, 0.05, 0.05), "p"), FAILS),
     (_ziomek_page._explores(shares(0.9, 0.1), "p"), HOLDS),
     (_ziomek_page._explores(shares(1.0, 0.0), "p"), FAILS),
-    (_ziomek_page._mostly_no_better(curve(9.0)), HOLDS),
-    (_ziomek_page._mostly_no_better(curve(11.0)), FAILS),  # beyond two errors of 5
+    (_ziomek_page._mostly_no_better(curve(9.0), "regret_balancing", "random"), HOLDS),
+    (
+        _ziomek_page._mostly_no_better(curve(11.0), "regret_balancing", "random"),
+        FAILS,
+    ),  # beyond two errors of 5
     (_ziomek_page._not(Finding(HOLDS, "")), FAILS),
     (_ziomek_page._not(Finding(FAILS, "")), HOLDS),
 ]
