@@ -4,6 +4,7 @@
 ``auto`` when the ranks were asked for, before it looked again.
 """
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,40 +31,34 @@ RANK, SHARE = {GIVEN: 2.93, NO_KERNEL: 7.36}, {GIVEN: 0.206, NO_KERNEL: 0.271}  
 RATIO, STATIONARY, SAME, MISLED, THIRD = 1.2, 0.026, 1.03, 1.3, 1 / 3
 UNFOUND = 0.98  # of what never finding costs: who loses more did not find it
 ARMS, STEPS, STEP_MS = 200, 64, 5.0
+PAIRS = tuple(zip(POLICIES, NEVER, strict=True))
+UNDER_MISTAKES = ("stationary", "tv-gp-0.01", "four-switches")
 
 
 def write_page(folder: Path) -> Path:
     totals, board = pd.read_csv(folder / "totals.csv"), leaderboard(pd.read_csv(LEADERBOARD))
     then = pd.read_csv(folder / "then.csv").pivot(index="environment", columns="policy", values="regret")
-    points = pd.read_csv(folder / "frontier.csv")
-    asked = {
-        "rank": RANK,
-        "share": SHARE,
-        "ratio": RATIO,
-        "stationary": STATIONARY,
-        "same": SAME,
-        "misled": MISLED,
-    }
-    asked |= {"third": THIRD, "arms": ARMS, "step_ms": STEP_MS}
-    of_seed = totals[totals["seed"] == frontier.SEED]
+    points, of_seed = pd.read_csv(folder / "frontier.csv"), totals[totals["seed"] == frontier.SEED]
+    partial = of_seed[of_seed["environment"] == "partial-switches"].groupby("policy")["regret"]
+    tau = recipes.auto(Domain(torch.tensor([[0.0], [1.0]]).double())).looks.tau
+    mistaken = {name: _means(totals[totals["seed"] == 7_000], name) for name in UNDER_MISTAKES}
     return pages.render(
         folder / "ASKED.md",
         "auto/ASKED.md.jinja",
-        asked=asked,
+        program=sys.modules[__name__],
         shapes=_risers(of_seed[of_seed["environment"].isin(RISERS)], points),
         given=_leaderboard(board, then),
         stationary=_stationary(of_seed, board, then, points),
-        partial=_partial(of_seed),
-        unseen=UNSEEN,
+        partial={own: [partial.get_group(name) for name in (own, never)] for own, never in PAIRS},
         same=_same(of_seed),
-        mistaken=_mistaken(totals),
+        mistaken={name: of[list(MISTAKES)].mean() / of[GIVEN] for name, of in mistaken.items()},
         steps=_steps(pd.read_csv(folder / "looks.csv"), pd.read_csv(folder / "step.csv")),
-        first=_first_look(),
-        domain_horizon=HORIZON,
+        first=next(
+            t for t in range(10_000) if t >= tau(t)
+        ),  # observations before the first look over a domain
         risers=totals[totals["environment"].isin(RISERS) & totals["policy"].isin(OWN)],
-        unfound=UNFOUND,
         seed=frontier.SEED,
-        came_since=CAME_SINCE,
+        domain_horizon=HORIZON,
         **_rank(board, then),
     )
 
@@ -118,14 +113,12 @@ def _risers(here: pd.DataFrame, points: pd.DataFrame) -> list[dict[str, Any]]:
     return shapes
 
 
-def _never(name: str) -> float:
-    """What never finding costs: 3 000 a step of unrelated arms, 1 of a region or a hill."""
-    return AFTER * (3_000.0 if Riser(name).shape in SHAPES[:2] else 1.0)
-
-
 def found(here: pd.DataFrame, name: str, own: str) -> tuple[int, int]:
+    """In how many of how many replicates what rose was found; never finding it costs 3 000 a step of unrelated arms, 1
+    of a region or a hill."""
+    never = AFTER * (3_000.0 if Riser(name).shape in SHAPES[:2] else 1.0)
     regret = here[(here["environment"] == name) & (here["policy"] == own)]["regret"]
-    return int((regret < UNFOUND * _never(name)).sum()), len(regret)
+    return int((regret < UNFOUND * never).sum()), len(regret)
 
 
 def _means(here: pd.DataFrame, name: str) -> pd.Series:
@@ -201,17 +194,10 @@ def _rank(board: pd.DataFrame, then: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _partial(of_seed: pd.DataFrame) -> dict[str, list[pd.Series]]:
-    """Of each policy the regrets on partial-switches, with looks and without."""
-    here = of_seed[of_seed["environment"] == "partial-switches"]
-    pairs = zip(POLICIES, NEVER, strict=True)
-    return {own: [here[here["policy"] == name]["regret"] for name in (own, never)] for own, never in pairs}
-
-
 def _same(of_seed: pd.DataFrame) -> list[dict[str, Any]]:
     """Regret with looks over that without, on records and tables, with its error and how many replicates there are."""
     lines = []
-    for own, never in zip(POLICIES, NEVER, strict=True):
+    for own, never in PAIRS:
         cells = {}
         for name in (*UNSEEN, "firm"):
             cell = of_seed[of_seed["environment"] == name]
@@ -227,24 +213,11 @@ def _same(of_seed: pd.DataFrame) -> list[dict[str, Any]]:
     return lines
 
 
-def _mistaken(totals: pd.DataFrame) -> dict[str, float]:
-    """The mean regret under mistakes over that with the right prior."""
-    names, of_seed = ("stationary", "tv-gp-0.01", "four-switches"), totals[totals["seed"] == 7_000]
-    means = {name: _means(of_seed, name) for name in names}
-    return {name: of[list(MISTAKES)].mean() / of[GIVEN] for name, of in means.items()}
-
-
 def _steps(looks: pd.DataFrame, quiet: pd.DataFrame) -> dict[str, tuple[float, float]]:
     """The time of a step on a quiet machine, without looks, in ms; and what looks multiply it by."""
     alone = quiet[(quiet["arms"] == ARMS) & (quiet["replicates"] == 1)].set_index("policy")["mean_ms"]
     of = looks.set_index("policy")
     return {own: (alone[own], of["ms"][own] / of["ms_without"][own]) for own in POLICIES}
-
-
-def _first_look() -> int:
-    """After how many observations ``auto`` first looks again over a domain."""
-    tau = recipes.auto(Domain(torch.tensor([[0.0], [1.0]]).double())).looks.tau
-    return next(t for t in range(10_000) if t >= tau(t))
 
 
 def step_costs() -> pd.DataFrame:

@@ -131,14 +131,14 @@ def play(seed: int, cycle: bool, policies: tuple[str, ...]) -> pd.DataFrame:
     one, nothing is played: its choices are those of ``cycles=None``."""
     problem, rows = DaysTable(seed, cycle), []
     if not cycle:
-        policies = (NONE, FOUND) if POLICIES[FOUND](problem).model.has_cycles else (FOUND,)  # type: ignore[attr-defined]
+        policies = (NONE, FOUND) if POLICIES[FOUND](problem).model.has_cycles else (FOUND,)
     by_chance = float(random_regret(problem, problem.horizon).sum())
     for name in policies:
         policy = POLICIES[name](problem)
         played = cycle or len(policies) > 1
         regret = float(run(policy, problem, problem.horizon, seed=0).regret.sum()) if played else math.nan
         row = {"cycle": cycle, "seed": seed, "policy": name, "regret": regret, "random": by_chance}
-        rows.append(row | {"has_cycles": bool(policy.model.has_cycles) if "auto" in name else False})  # type: ignore[attr-defined]
+        rows.append(row | {"has_cycles": bool(policy.model.has_cycles) if "auto" in name else False})
     return pd.DataFrame(rows)
 
 

@@ -107,7 +107,7 @@ def of_shape(shape: str) -> list[Hypotheses]:
     if shape in DOMAINS:
         problem = Riser(f"{shape} after 500")(block)
         side = 60 if shape == DOMAINS[0] else 16
-        return [hills(first, side) for first in problem.first.numpy()]  # type: ignore[attr-defined]
+        return [hills(first, side) for first in problem.first.numpy()]
     if shape == "region-of-100":
         arms, _, root = _arms(block)
         return [regions(arms[:, 0].numpy(), f) for f in _draws(block, 62, 1, root)[0].numpy()]

@@ -31,7 +31,6 @@ def race(kind: str, seed: int, horizon: int, short: int) -> pd.DataFrame:
     rows = []
     for name in (ALL_KNOWN, LISTED, FEATURES):
         problem = make("contextual-gp", horizon=horizon, seed=seed, forgetting_rate=PROBLEMS[kind])
-        assert isinstance(problem, ContextualGPDraws)
         steps = short if name == FEATURES else horizon
         regret = run(policies(problem, horizon)[name], problem, steps, seed=seed).regret[0].cumsum(-1)
         marks = sorted({mark for mark in (short, *MARKS) if mark < steps} | {steps})

@@ -92,7 +92,7 @@ def policies(problem: ContextualGPDraws, horizon: int, window: int = WINDOW) -> 
         return recipes.build("tv_cgp_ucb", problem, replicates=1, horizon=horizon, width=WIDTH, **options)
 
     whole = built(stale=None)
-    kernel: Any = whole.model.kernel  # type: ignore[attr-defined]
+    kernel: Any = whole.model.kernel
     if known.forgetting_rate == 0:  # inputs without time
         kernel = _Without(kernel)
     ours = {LISTED: built(contexts=problem.contexts), WHOLE: whole}
@@ -128,7 +128,6 @@ def race(kind: str, size: Size, seed: int = 0) -> pd.DataFrame:
     at which a policy chose its arm.
     """
     problem, rows = make("contextual-gp", horizon=size.horizon, seed=seed, forgetting_rate=PROBLEMS[kind]), []
-    assert isinstance(problem, ContextualGPDraws)
     racing = policies(problem, size.horizon, min(WINDOW, size.horizon // 2))
     streams = {name: ReplicateStreams(seed, 1, purpose="noise") for name in racing}
     regret = {name: torch.zeros(size.horizon).double() for name in racing}

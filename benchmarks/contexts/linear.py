@@ -32,7 +32,7 @@ class CobaProblem(Problem):
     there."""
 
     def __init__(self, name: str, horizon: int, seeds: range) -> None:
-        import coba  # type: ignore[import-not-found,unused-ignore]
+        import coba
 
         make = getattr(coba.Environments, f"from_{name}_synthetic")
         self.interactions = [list(islice(make(horizon, seed=seed)[0].read(), horizon)) for seed in seeds]
@@ -79,14 +79,12 @@ def ours(problem: CobaProblem, stretch: float, width: float) -> Tensor:
         replicates=problem.replicates,
         width=width,
     )
-    assert problem.horizon is not None
     return run(policy, problem, problem.horizon).rewards.mean(-1)
 
 
 def without_kernel(problem: CobaProblem) -> Tensor:
     """Mean reward of each replicate under ``auto``, given how many numbers a context has."""
     policy = recipes.auto(problem.arms, context_dim=problem.contexts.shape[-1], replicates=problem.replicates)
-    assert problem.horizon is not None
     return run(policy, problem, problem.horizon).rewards.mean(-1)
 
 

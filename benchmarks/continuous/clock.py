@@ -68,9 +68,7 @@ def function(name: str) -> ContinuousProblem:
         return Turned(function(TURNED[name]), list(TURNED).index(name))
     if name in _MADE:
         return DynamicFunction(_MADE[name](), horizon=MOMENTS)
-    made = make(name, horizon=MOMENTS)
-    assert isinstance(made, ContinuousProblem)
-    return made
+    return make(name, horizon=MOMENTS)
 
 
 def racers(problem: ContinuousProblem, seed: int) -> dict[str, Callable[[], Policy]]:

@@ -94,7 +94,7 @@ def _picture(frame: pd.DataFrame, path: Path) -> None:
     looks |= {name: {"color": f"C{i}", "lw": 2} for i, name in enumerate((*OURS, AUTO))}
     looks |= {
         name: {"color": color, "ls": "--", "lw": 1.2}
-        for name, color in zip(_rivals(frame["policy"]), plt.get_cmap("Dark2").colors, strict=False)  # type: ignore[attr-defined]
+        for name, color in zip(_rivals(frame["policy"]), plt.get_cmap("Dark2").colors, strict=False)
     }
     for axis, name in zip(axes.flat, names, strict=False):
         part = frame[frame["problem"] == name]

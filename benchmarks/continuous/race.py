@@ -41,7 +41,7 @@ def racers(problem: ContinuousProblem, horizon: int, seed: int) -> dict[str, Cal
         )
 
     policies: dict[str, Callable[[], Policy]] = {"random": lambda: ours("random", problem, horizon, seed)}
-    policies |= {name: lambda name=name: ours(name, problem, horizon, seed) for name in OURS}  # type: ignore[misc]
+    policies |= {name: lambda name=name: ours(name, problem, horizon, seed) for name in OURS}
     policies[AUTO] = lambda: recipes.auto(problem.domain, seed=seed)
     for blind, over_time in (("time an input", True), ("blind to time", False)):
         for width in WIDTHS:
@@ -74,7 +74,6 @@ def ours(name: str, problem: ContinuousProblem, horizon: int, seed: int) -> Poli
 def race(name: str, horizon: int, replicate: int, only: Collection[str] = ()) -> pd.DataFrame:
     """One row per policy (of ``only``, if any) and step: regret, and seconds of ``choose`` and ``learn``."""
     problem = make(name, horizon=horizon)
-    assert isinstance(problem, ContinuousProblem)
     for step in range(1, horizon + 1):
         problem.best(step)  # not in anybody's time
     built = racers(problem, horizon, replicate)

@@ -167,7 +167,7 @@ def xopt_reads(clock: SimulatedClock) -> Iterator[None]:
     from xopt.generators.bayesian import time_dependent
 
     before = time_dependent.time
-    time_dependent.time = clock  # type: ignore[assignment]
+    time_dependent.time = clock
     try:
         yield
     finally:

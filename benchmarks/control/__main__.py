@@ -66,9 +66,7 @@ POLICIES = ("control", "today's auto", KNOWN, KNOWN_TOO)
 def policy(name: str, test: Test, S: int, seed: int) -> ControlledPolicy:
     """The policy, with the test's share of traffic to arm 0."""
     if name == "control":
-        made = recipes.auto(test.arms, control=0, control_share=test.share, replicates=S, seed=seed)
-        assert isinstance(made, ControlledPolicy)
-        return made
+        return recipes.auto(test.arms, control=0, control_share=test.share, replicates=S, seed=seed)
     inside = _same_members(test.arms, S) if name == KNOWN_TOO else recipes.auto(test.arms, replicates=S)
     return ControlledPolicy(inside, 0, test.share, seed=seed)
 

@@ -1,9 +1,9 @@
 """``python -m benchmarks.cycles``: do cycles and smooth drift lose less than exponential forgetting on records that
 have days? Settings are chosen on an earlier part of each record, a later one is reported."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Annotated
 
@@ -60,9 +60,7 @@ def steps_of_a_day(record: str) -> int:
 def _replay(record: str, part: str, data: Path) -> Replay:
     played = RECORDS[record][part]
     if record.startswith("intel"):
-        replay = problems.make(record, data=str(data), day=played.first, days=played.rows)
-        assert isinstance(replay, Replay)
-        return replay
+        return problems.make(record, data=str(data), day=played.first, days=played.rows)
     name = record.removeprefix("beijing-")
     with np.load(data / "beijing_air.npz", allow_pickle=False) as arrays:
         values, seen, time = (arrays[key] for key in (name, f"{name}_observed", "time"))
@@ -119,10 +117,8 @@ FAMILIES: dict[str, list[tuple[float, float]]] = {
 }
 
 
-def settings(family: str) -> Iterator[Setting]:
-    for first, second in FAMILIES[family]:
-        for width in WIDTHS:
-            yield Setting(family, first, second, width)
+def settings(family: str) -> list[Setting]:
+    return [Setting(family, *numbers, width) for numbers, width in product(FAMILIES[family], WIDTHS)]
 
 
 def play(record: str, part: str, setting: Setting, data: Path) -> pd.DataFrame:
@@ -139,41 +135,33 @@ def play(record: str, part: str, setting: Setting, data: Path) -> pd.DataFrame:
         replicates=world.replicates,
     )
     history = run(policy, world, world.horizon, seed=0)
-    return pd.DataFrame(
-        {
-            "record": record,
-            "part": part,
-            "family": setting.family,
-            "setting": setting.name,
-            "run": range(world.replicates),
-            "regret": history.regret.sum(-1).numpy(),
-            "ms_per_step": history.ms_per_step,
-        }
-    )
+    regret = history.regret.sum(-1)
+    return _rows(record, part, setting.family, setting.name, regret, history.ms_per_step)
 
 
 def at_random(record: str, part: str, data: Path) -> pd.DataFrame:
     """The expected regret of random play in each run."""
     world = problem(record, part, data)
-    regret = random_regret(world, world.horizon).sum(-1).numpy()
-    own = {"record": record, "part": part, "family": "random", "setting": "", "run": range(world.replicates)}
-    return pd.DataFrame({**own, "regret": regret, "ms_per_step": float("nan")})
+    regret = random_regret(world, world.horizon).sum(-1)
+    return _rows(record, part, "random", "", regret, float("nan"))
+
+
+def _rows(
+    record: str, part: str, family: str, setting: str, regret: Tensor, ms_per_step: float
+) -> pd.DataFrame:
+    own = {"record": record, "part": part, "family": family, "setting": setting, "run": range(len(regret))}
+    return pd.DataFrame({**own, "regret": regret.numpy(), "ms_per_step": ms_per_step})
 
 
 def compare(record: str, data: Path) -> pd.DataFrame:
     """Every setting on the development part, and each family's best of them on the other."""
     tables = [at_random(record, "report", data)]
     for family in FAMILIES:
-        best, least = None, float("inf")
-        for setting in settings(family):
-            rows = play(record, "development", setting, data)
-            tables.append(rows)
-            mean = float(rows["regret"].mean())
-            if mean < least:
-                best, least = setting, mean
-        assert best is not None
-        tables.append(play(record, "report", best, data))
-        pages.say(f"{record}, {family}: {best.name}, {least:.1f} -> {tables[-1]['regret'].mean():.1f}")
+        tried = {setting: play(record, "development", setting, data) for setting in settings(family)}
+        best = min(tried, key=lambda setting: tried[setting]["regret"].mean())
+        tables += [*tried.values(), play(record, "report", best, data)]
+        means = [table["regret"].mean() for table in (tried[best], tables[-1])]
+        pages.say(f"{record}, {family}: {best.name}, {means[0]:.1f} -> {means[1]:.1f}")
     return pd.concat(tables, ignore_index=True)
 
 

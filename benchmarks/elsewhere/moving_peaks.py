@@ -112,7 +112,7 @@ def problem(name: str, seed: int, environments: int = ENVIRONMENTS) -> Elsewhere
         peaks_of_deap = movingpeaks.MovingPeaks(dim, random.Random(seed), **scenario | {"period": 0})
         for _ in range(environments):
             frozen_peaks = copy.deepcopy(peaks_of_deap)
-            functions.append(lambda x, at=frozen_peaks: at(x, count=False)[0])  # type: ignore[misc]
+            functions.append(lambda x, at=frozen_peaks: at(x, count=False)[0])
             optima.append(frozen_peaks.globalMaximum()[0])
             peaks_of_deap.changePeaks()
         low, high = 0.0, 100.0

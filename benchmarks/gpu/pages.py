@@ -41,7 +41,7 @@ def saturation(settings: Settings) -> Rows:
     ):
         policy, problem = ucb(arms, replicates, settings.device, form=form)
         measured = both(policy, problem, before, settings.pick(64, 4), settings, k=settings.pick(32, 4))
-        moved = bytes_of_step(policy)  # type: ignore[arg-type]
+        moved = bytes_of_step(policy)
         copy = copy_seconds(moved, settings.device)
         yield {
             "form": form,

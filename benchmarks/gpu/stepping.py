@@ -193,7 +193,7 @@ def _counts_of_block(stepper: Stepper) -> dict[str, float]:
         with counted:
             return work(given)
 
-    stepper.launch = counting  # type: ignore[assignment]
+    stepper.launch = counting
     try:
         stepper.captured(stepper.k)
     finally:

@@ -97,7 +97,6 @@ class RecordSetting:
 
     def __call__(self, block: Block) -> Record:
         replay = problems.make(self.name, data=self.data, **self.options)
-        assert isinstance(replay, Replay)
         steps = min(self.horizon, block.horizon)
         return Record(replay, steps, self.starts, block.first_replicate, block.replicates)
 

@@ -1,6 +1,6 @@
 """``python -m benchmarks.logs``: value policies from logs whose truth is known, start warm, and write the page."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache, partial
 from itertools import product
@@ -28,7 +28,6 @@ BY_CONTEXT = np.array([[0.0, 0.3, 0.6, 0.9], [0.9, 0.6, 0.3, 0.0], [0.2, 0.8, 0.
 SKEWED, NOISE = np.array([0.1, 0.2, 0.3, 0.4]), 0.5
 DAYS, SENSORS = slice(1000, 1288), 10  # rows of ten minutes
 LOGGED, PLAYED, ARMS = 500, 200, 20
-PARTS = ("fixed", "learning", "table", "under", "learning-under", "warm")
 
 
 def means_of(rows: int, drifting: bool) -> np.ndarray:
@@ -132,7 +131,7 @@ def under(seeds: range) -> list[dict[str, object]]:
             arm, k = seed % 4, np.arange(ROWS)
             one = torch.eye(4).double()[arm]
             rows.append(row_of(setting, "one arm", seed, log, one, means[:, arm].mean()))
-            best = means_under(log.contexts.numpy(), False).argmax(1)  # type: ignore[union-attr]
+            best = means_under(log.contexts.numpy(), False).argmax(1)
             each = torch.eye(4).double()[torch.from_numpy(best)]
             rows.append(row_of(setting, "best of the context", seed, log, each, means[k, best].mean()))
     return rows
@@ -238,21 +237,26 @@ def lost(policy: Policy, worth: Tensor, rewards: Tensor, contexts: Tensor | None
 
 
 WORLDS = {"stationary": GPDraws, "drifting": partial(TVGPDraws, forgetting_rate=0.01)}
-SETTINGS_UNDER = [
-    (f"{contexts}, {arms}, {world}", contexts == "listed contexts", arms == "skewed", world == "drifting")
-    for contexts in ("listed contexts", "numbers as contexts")
-    for arms in ("uniform", "skewed")
-    for world in ("stationary", "drifting")
-]
 SETTINGS = [
     (f"{arms}, {world}", arms == "skewed", world == "drifting")
-    for arms in ("uniform", "skewed")
-    for world in ("stationary", "drifting")
+    for arms, world in product(("uniform", "skewed"), ("stationary", "drifting"))
 ]
+SETTINGS_UNDER = [
+    (f"{contexts}, {name}", contexts == "listed contexts", *of)
+    for contexts, (name, *of) in product(("listed contexts", "numbers as contexts"), SETTINGS)
+]
+PARTS: dict[str, Callable[[range, Path], list[dict[str, object]]]] = {
+    "fixed": lambda seeds, data: fixed(seeds),
+    "learning": lambda seeds, data: learning(seeds),
+    "table": table,
+    "under": lambda seeds, data: under(seeds),
+    "learning-under": lambda seeds, data: learning_under(seeds),
+    "warm": lambda seeds, data: warm(seeds[:STARTS]),
+}
 
 
 def write_page(folder: Path) -> Path:
-    names = [name for name in PARTS[:-1] if (folder / f"{name}.csv").exists()]
+    names = [name for name in PARTS if name != "warm" and (folder / f"{name}.csv").exists()]
     every = pd.concat([pd.read_csv(folder / f"{name}.csv") for name in names], ignore_index=True)
     every["held"] = (every["low"] <= every["truth"]) & (every["truth"] <= every["high"])
     every["error"] = every["value"] - every["truth"]
@@ -286,16 +290,8 @@ def main(
     """Play, and write what came of it; tables of other parts stay."""
     folder = pages.results_folder(__file__, out)
     seeds = range(seed, seed + logs)
-    play = {
-        "fixed": lambda: fixed(seeds),
-        "learning": lambda: learning(seeds),
-        "table": lambda: table(seeds, data),
-        "under": lambda: under(seeds),
-        "learning-under": lambda: learning_under(seeds),
-        "warm": lambda: warm(seeds[:STARTS]),
-    }
     for part in [] if page else options.chosen(parts, PARTS, "parts"):
-        pages.save(pd.DataFrame(play[part]()), folder / f"{part}.csv")
+        pages.save(pd.DataFrame(PARTS[part](seeds, data)), folder / f"{part}.csv")
         pages.say(f"played {part}")
     pages.say(f"wrote {write_page(folder)}")
 

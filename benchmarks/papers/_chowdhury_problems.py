@@ -166,7 +166,6 @@ def variants(panel: str, trials: int, horizon: int) -> dict[str, tuple[Setting, 
     """Settings of panel 1a or 1b with one choice that the paper leaves open, or misprints, changed at a time."""
     base = settings(panel, trials, None)
     problem = base.problem
-    assert isinstance(problem, StationaryProblem)
     K, f = covariance(problem.knowledge.kernel, problem.arms), problem.functions
     misprinted = settings(panel, trials, None)
     printed_norm = ((f @ K) * f).sum(-1).sqrt()

@@ -45,8 +45,8 @@ def measure(steps: int, rounds: int) -> pd.DataFrame:
         clock, noise = 0.0, torch.Generator().manual_seed(1)
 
         def answer(question: object, live: AskTell = live, noise: torch.Generator = noise) -> None:
-            arm = float(question.arm)  # type: ignore[attr-defined]
-            live.tell(question.id, torch.sin(torch.tensor(arm)) + 0.1 * torch.randn((), generator=noise))  # type: ignore[attr-defined]
+            arm = float(question.arm)
+            live.tell(question.id, torch.sin(torch.tensor(arm)) + 0.1 * torch.randn((), generator=noise))
 
         for _ in range(steps):
             clock += 1
@@ -71,7 +71,7 @@ def measure(steps: int, rounds: int) -> pd.DataFrame:
             "eight steps, ms": 1e3 * median(alone),
             "ask(count=8), ms": 1e3 * median(together),
         }
-        rows.append(row | {"ratio": row["ask(count=8), ms"] / row["eight steps, ms"]})  # type: ignore[operator]
+        rows.append(row | {"ratio": row["ask(count=8), ms"] / row["eight steps, ms"]})
         pages.say(rows[-1])
     return pd.DataFrame(rows)
 

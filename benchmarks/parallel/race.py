@@ -222,13 +222,9 @@ def floor(kind: str, over: str, size: Size, mode: str) -> Tensor:
     total = torch.zeros(size.replicates).double()
     for step in steps:
         values = _values(problem, step)
-        known = _values(problem, step - late) if step > late else None
-        of_use = known is not None and (drifts or torch.equal(known, values))
-        if of_use:
-            assert known is not None
+        played, known = values.mean(-1), _values(problem, step - late) if step > late else None
+        if known is not None and (drifts or torch.equal(known, values)):
             played = values.gather(-1, known.argmax(-1, keepdim=True)).squeeze(-1)
-        else:
-            played = values.mean(-1)
         total += asked * (values.amax(-1) - played)
     return total
 

@@ -67,7 +67,7 @@ def case(
         "dtype": str(dtype).removeprefix("torch."),
         "rows": rows,
         "points": points,
-        "room": policies["factor"].model._belief.form.size,  # type: ignore[union-attr]
+        "room": policies["factor"].model._belief.form.size,
         **{f"{form}_seconds": of_form for form, of_form in least.items()},
         "auto": auto,
         "over_cheaper": least[auto] / min(least.values()),

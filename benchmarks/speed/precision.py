@@ -73,7 +73,7 @@ def _follow(
 
 
 def _belief(policy: IndexPolicy) -> tuple[torch.Tensor, torch.Tensor]:
-    mean, variance = policy.model.marginals()  # type: ignore[operator]
+    mean, variance = policy.model.marginals()
     return mean.squeeze(0).double(), variance.squeeze(0).double().sqrt()
 
 

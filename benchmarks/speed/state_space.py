@@ -40,7 +40,7 @@ def measure(settings: Settings) -> pd.DataFrame:
                     began = clock(settings.device)
                     _step(asked, mark + later)
                     seconds[mark].append(clock(settings.device) - began)
-            states = getattr(live.policy.model._belief.form, "states", 1)  # type: ignore[attr-defined]
+            states = getattr(live.policy.model._belief.form, "states", 1)
             own = {"kernel": name, "arms": num_arms, "states_per_arm": states, "steps": span}
             for mark, taken in seconds.items():
                 rows.append(own | {"steps_before": mark, "seconds_per_step": median(taken)})

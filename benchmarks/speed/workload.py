@@ -101,7 +101,7 @@ def play(policy: Policy, task: Task, step: int, forced: Tensor | None = None) ->
 
 def held(policy: IndexPolicy) -> tuple[str, int, int]:
     """What an ``ArmGP`` holds: (form, u, n); u prior rows and n points of the fullest member, 0 in covariance form."""
-    form = policy.model._belief.form  # type: ignore[union-attr]
+    form = policy.model._belief.form
     if not isinstance(form, FactorForm):
         return "covariance", 0, 0
     return "factor", int(form.rows.used), int((form.point_count > 0).sum(-1).max())
