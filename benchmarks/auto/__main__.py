@@ -10,7 +10,7 @@ import pandas as pd
 import typer
 from scipy.stats import rankdata
 
-from bandits_torch.experiments.engines import Block
+from bandits_torch.experiments import Block
 from benchmarks import options, pages
 from benchmarks.auto import frontier
 from benchmarks.auto.environments import QUIET, RISERS, SHAPES

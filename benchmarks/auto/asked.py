@@ -13,8 +13,7 @@ import pandas as pd
 import torch
 import typer
 
-from bandits_torch import recipes
-from bandits_torch.domain import Domain
+from bandits_torch import Domain, recipes
 from benchmarks import options, pages
 from benchmarks.auto import frontier
 from benchmarks.auto.__main__ import LEADERBOARD

@@ -12,11 +12,10 @@ import typer
 from gpytorch.kernels import Kernel, ScaleKernel
 from torch import Tensor
 
-from bandits_torch import recipes
-from bandits_torch.experiments.earned import random_regret
+from bandits_torch import recipes, run
+from bandits_torch.experiments import random_regret
 from bandits_torch.kernels import ExponentialForgettingKernel, QuasiPeriodicKernel
-from bandits_torch.loop import run
-from bandits_torch.policies.policy import Policy
+from bandits_torch.policies import Policy
 from benchmarks import options, pages
 from benchmarks.auto.environments import CleanTable
 

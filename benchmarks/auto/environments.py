@@ -12,14 +12,11 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bandits_torch.domain import Domain
-from bandits_torch.experiments.engines import Block
+from bandits_torch import Domain
+from bandits_torch.experiments import Block
 from bandits_torch.kernels import ArmCovarianceKernel
-from bandits_torch.problems.continuous import ContinuousProblem
-from bandits_torch.problems.problem import Knowledge, Problem
-from bandits_torch.problems.replay import Replay
+from bandits_torch.problems import ContinuousProblem, Knowledge, Problem, Replay, RewardTable
 from bandits_torch.problems.simulated import make_kernel
-from bandits_torch.problems.tables import RewardTable
 from bandits_torch.streams import ReplicateStreams
 from benchmarks.leaderboard import settings
 from benchmarks.leaderboard.environments import Record, RecordSetting

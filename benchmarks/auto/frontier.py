@@ -38,8 +38,8 @@ import pandas as pd
 import torch
 from scipy.optimize import minimize
 
-from bandits_torch.experiments.engines import Block
-from bandits_torch.loop import run
+from bandits_torch import run
+from bandits_torch.experiments import Block
 from benchmarks.auto.environments import _HILL, _REACH, AFTER, DOMAINS, SHAPES, Riser, _arms, _draws
 from benchmarks.auto.playing import HISTORY, POLICIES, make_policy
 from benchmarks.options import command

@@ -11,9 +11,8 @@ import pandas as pd
 import torch
 import typer
 
-from bandits_torch import recipes
-from bandits_torch.experiments.engines import Block
-from bandits_torch.loop import run
+from bandits_torch import recipes, run
+from bandits_torch.experiments import Block
 from benchmarks.auto.playing import ENVIRONMENTS, make_problem
 from benchmarks.leaderboard import settings
 from benchmarks.options import DATA, Data, chosen, command

@@ -9,11 +9,10 @@ import pandas as pd
 import torch
 from gpytorch.kernels import ScaleKernel
 
-from bandits_torch import recipes
-from bandits_torch.experiments.engines import Block, RecipeSetting
-from bandits_torch.loop import run
-from bandits_torch.policies.policy import Policy
-from bandits_torch.problems.problem import Knowledge, Problem
+from bandits_torch import recipes, run
+from bandits_torch.experiments import Block, RecipeSetting
+from bandits_torch.policies import Policy
+from bandits_torch.problems import Knowledge, Problem
 from benchmarks.auto.environments import DEVELOPED_ON, RISERS, SIMULATED, UNSEEN, FirmTable, Riser, record
 from benchmarks.leaderboard import settings
 from benchmarks.leaderboard.environments import AutoWithoutKernel

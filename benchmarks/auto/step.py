@@ -9,7 +9,7 @@ import pandas as pd
 import torch
 
 from bandits_torch import recipes
-from bandits_torch.policies.policy import Observation, Policy
+from bandits_torch.policies import Observation, Policy
 from bandits_torch.problems.simulated import make_kernel
 from benchmarks.pages import save
 

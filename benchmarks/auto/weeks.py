@@ -9,8 +9,8 @@ from typing import Annotated
 import pandas as pd
 import typer
 
-from bandits_torch.experiments.earned import random_regret
-from bandits_torch.loop import run
+from bandits_torch import run
+from bandits_torch.experiments import random_regret
 from benchmarks import options, pages
 from benchmarks.auto.days import DAY, FOUND, NONE, PAST, WEEK, DaysTable, auto_with, known_cycles
 

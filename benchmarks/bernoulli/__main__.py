@@ -12,8 +12,9 @@ import torch
 import typer
 
 from bandits_torch import recipes, run
+from bandits_torch.experiments import random_regret
 from bandits_torch.experiments.comparison import compare
-from bandits_torch.experiments.earned import earned, random_regret
+from bandits_torch.experiments.earned import earned
 from bandits_torch.problems import Replay
 from benchmarks import options, pages
 

@@ -2,9 +2,8 @@
 
 import pandas as pd
 
-from bandits_torch import make, recipes, run
-from bandits_torch.policies import Policy
-from bandits_torch.problems.tv_gp import ContextualGPDraws
+from bandits_torch import Policy, make, recipes, run
+from bandits_torch.problems import ContextualGPDraws
 from benchmarks.contexts.dense import PROBLEMS, WIDTH
 from benchmarks.pages import say
 

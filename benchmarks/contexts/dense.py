@@ -10,11 +10,11 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bandits_torch import make, recipes
+from bandits_torch import Policy, make, recipes
 from bandits_torch.arm_context import mask_of
-from bandits_torch.policies import Choice, Observation, Policy
+from bandits_torch.policies import Choice, Observation
 from bandits_torch.policies.wrapping import WrappingPolicy
-from bandits_torch.problems.tv_gp import ContextualGPDraws
+from bandits_torch.problems import ContextualGPDraws
 from bandits_torch.streams import ReplicateStreams
 from benchmarks.pages import say
 

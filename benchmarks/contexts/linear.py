@@ -10,8 +10,8 @@ import torch
 from gpytorch.kernels import MaternKernel, ScaleKernel
 from torch import Tensor
 
-from bandits_torch import ArmContext, recipes, run
-from bandits_torch.problems import Knowledge, Problem
+from bandits_torch import ArmContext, Problem, recipes, run
+from bandits_torch.problems import Knowledge
 from bandits_torch.streams import ReplicateStreams
 from benchmarks.pages import say
 

@@ -17,9 +17,8 @@ from botorch.test_functions import Rastrigin, Rosenbrock
 from torch import Tensor
 
 from bandits_torch import make, recipes, validation
-from bandits_torch.policies.policy import Observation, Policy
-from bandits_torch.problems import ContinuousProblem
-from bandits_torch.problems.continuous import DynamicFunction
+from bandits_torch.policies import Observation, Policy
+from bandits_torch.problems import ContinuousProblem, DynamicFunction
 from benchmarks.continuous.race import AUTO, INITIAL, OURS, PROBLEMS, has_wdbo, ours
 from benchmarks.continuous.rivals import WDBO, PlainBoTorch, XoptTimeDependent
 from benchmarks.pages import append, beyond, played, render, say, seeds_of, too_few, with_error

@@ -10,7 +10,7 @@ import torch
 from gpytorch.kernels import MaternKernel
 
 from bandits_torch import make, recipes, run, validation
-from bandits_torch.policies.policy import Policy
+from bandits_torch.policies import Policy
 from bandits_torch.problems import ContinuousProblem
 from benchmarks.continuous.rivals import WDBO, PlainBoTorch
 from benchmarks.pages import save, say

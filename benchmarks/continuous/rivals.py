@@ -17,8 +17,8 @@ from botorch.optim import optimize_acqf
 from gpytorch.mlls import ExactMarginalLogLikelihood
 from torch import Tensor
 
-from bandits_torch.domain import Domain
-from bandits_torch.policies.policy import Choice, Observation, Policy
+from bandits_torch import Domain
+from bandits_torch.policies import Choice, Observation, Policy
 
 
 class Rival(Policy):

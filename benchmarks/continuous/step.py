@@ -7,11 +7,9 @@ import torch
 from botorch.optim import optimize_acqf
 from gpytorch.kernels import MaternKernel
 
-from bandits_torch import recipes
-from bandits_torch.acquisition import UpperConfidenceBound
-from bandits_torch.acquisition.point_search import PointSearch
-from bandits_torch.domain import Domain
-from bandits_torch.policies.policy import Observation
+from bandits_torch import Domain, UpperConfidenceBound, recipes
+from bandits_torch.acquisition import PointSearch
+from bandits_torch.policies import Observation
 from benchmarks.continuous.rivals import PlainBoTorch
 
 DIM, AUTO_DIM = 4, 3

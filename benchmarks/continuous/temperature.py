@@ -14,9 +14,8 @@ import torch
 import typer
 from torch import Tensor
 
-from bandits_torch import recipes
-from bandits_torch.domain import Domain
-from bandits_torch.policies.policy import Observation, Policy
+from bandits_torch import Domain, recipes
+from bandits_torch.policies import Observation, Policy
 from bandits_torch.problems import ContinuousProblem
 from benchmarks import options, pages
 from benchmarks.continuous.clock import EVALUATION, MOMENTS, play

@@ -13,9 +13,8 @@ import typer
 from torch import Tensor
 
 from bandits_torch import recipes
-from bandits_torch.models.arms.members import ArmMembers
-from bandits_torch.policies import FixedShare, MemberScale, ModelAveraging, Observation
-from bandits_torch.policies.control import ControlledPolicy
+from bandits_torch.models import ArmMembers
+from bandits_torch.policies import ControlledPolicy, FixedShare, MemberScale, ModelAveraging, Observation
 from bandits_torch.recipes.auto_members import LEVEL_RATES, LIFTS
 from benchmarks import options, pages
 

@@ -14,11 +14,10 @@ import typer
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bandits_torch import problems, recipes
-from bandits_torch.experiments.earned import random_regret
+from bandits_torch import problems, recipes, run
+from bandits_torch.experiments import random_regret
 from bandits_torch.kernels import ExponentialForgettingKernel, MaternTimeKernel, QuasiPeriodicKernel
-from bandits_torch.loop import run
-from bandits_torch.problems.replay import Replay
+from bandits_torch.problems import Replay
 from benchmarks import options, pages
 from benchmarks.auto.days import scaled
 from benchmarks.leaderboard.environments import Record

@@ -11,7 +11,7 @@ import pandas as pd
 import typer
 
 from bandits_torch import diagnose
-from bandits_torch.problems.tables import read_table
+from bandits_torch.problems import read_table
 from benchmarks import options, pages
 
 TAILS = ("Student's t, 3", "5 % ten times as wide", "10 % five times as wide", "lognormal")

@@ -8,7 +8,7 @@ import pandas as pd
 import torch
 
 from bandits_torch import diagnose
-from bandits_torch.problems.tables import RewardTable
+from bandits_torch.problems import RewardTable
 from benchmarks import options, pages
 
 # What somebody who knows a record would say, and how what is said compares with that.

@@ -17,7 +17,7 @@ from river import bandit, preprocessing, proba, stats, utils
 from river.bandit.envs import CandyCaneContest, KArmedTestbed
 
 from bandits_torch import recipes
-from bandits_torch.policies.policy import Observation, Policy
+from bandits_torch.policies import Observation, Policy
 from benchmarks.pages import say
 
 ENVIRONMENTS: dict[str, tuple[Any, int, int]] = {  # environment, arms, steps

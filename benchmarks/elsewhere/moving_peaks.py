@@ -19,10 +19,8 @@ from deap.benchmarks import movingpeaks
 from gmpb import GMPB, GMPBConfig
 from torch import Tensor
 
-from bandits_torch import recipes, run
-from bandits_torch.domain import Domain
-from bandits_torch.policies.policy import Observation, Policy
-from bandits_torch.policies.wrapping import StandardisedPolicy
+from bandits_torch import Domain, recipes, run
+from bandits_torch.policies import Observation, Policy, StandardisedPolicy
 from bandits_torch.problems import ContinuousProblem
 from bandits_torch.problems.simulated import make_kernel
 from benchmarks.continuous.rivals import PlainBoTorch, Rival

@@ -19,12 +19,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from bandits_torch import recipes
+from bandits_torch import History, make, recipes, run
 from bandits_torch.files import atomic_write
-from bandits_torch.history import History
-from bandits_torch.loop import run
-from bandits_torch.policies.index import IndexPolicy
-from bandits_torch.problems import make
+from bandits_torch.policies import IndexPolicy
 from bandits_torch.recipes import RECIPES
 from benchmarks.gpu.pages import PAGES
 from benchmarks.gpu.stepping import Settings

@@ -11,9 +11,8 @@ from torch.utils._pytree import tree_leaves
 
 from bandits_torch.captured import captured_steps
 from bandits_torch.captured.blocks import ProblemInputs, block, launcher
-from bandits_torch.policies.policy import Observation, Policy
-from bandits_torch.problems.problem import Problem
-from bandits_torch.problems.simulated import StationaryProblem
+from bandits_torch.policies import Observation, Policy
+from bandits_torch.problems import Problem, StationaryProblem
 from bandits_torch.streams import ReplicateStreams
 from benchmarks.speed.measuring import clock
 from benchmarks.speed.saturation import host_waits

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from bandits_torch import problems, recipes, validation
-from bandits_torch.experiments.engines import Block, MakeProblem, ProblemSetting
+from bandits_torch.experiments import Block, ProblemSetting
+from bandits_torch.experiments.engines import MakeProblem
 from bandits_torch.kernels import ArmCovarianceKernel
-from bandits_torch.policies.policy import Policy
-from bandits_torch.problems.problem import Knowledge, Problem
-from bandits_torch.problems.replay import Replay
+from bandits_torch.policies import Policy
+from bandits_torch.problems import Knowledge, Problem, Replay
 from bandits_torch.problems.simulated import regularised_norm
 from bandits_torch.streams import ReplicateStreams
 

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.stats import rankdata
 
-from bandits_torch.experiments.plots import COLOURS
+from bandits_torch.experiments import COLOURS
 from bandits_torch.files import atomic_write
 from benchmarks.leaderboard import settings
 from benchmarks.leaderboard.running import Tables

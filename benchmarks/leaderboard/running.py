@@ -7,9 +7,11 @@ from time import monotonic
 import numpy as np
 import pandas as pd
 
-from bandits_torch.experiments.engines import Block, Cell, Failure
+from bandits_torch import History
+from bandits_torch.experiments import Block
+from bandits_torch.experiments.engines import Cell, Failure
 from bandits_torch.experiments.sweep import run_cells
-from bandits_torch.history import History, standard_error
+from bandits_torch.history import standard_error
 from benchmarks.leaderboard import settings
 from benchmarks.pages import read, replaced, save
 

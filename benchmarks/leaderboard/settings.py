@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from bandits_torch import recipes
-from bandits_torch.experiments.engines import MakePolicy, MakeProblem, ProblemSetting, RecipeSetting
+from bandits_torch.experiments import ProblemSetting, RecipeSetting
+from bandits_torch.experiments.engines import MakePolicy, MakeProblem
 from benchmarks.leaderboard.environments import AutoWithoutKernel, Cached, CentredSetting, RecordSetting
 
 HORIZON, REPLICATES, SEED = 500, 25, 0

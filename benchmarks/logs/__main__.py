@@ -15,9 +15,8 @@ from gpytorch.kernels import RBFKernel
 from torch import Tensor
 
 from bandits_torch import ArmContext, recipes, value
-from bandits_torch.policies.policy import Observation, Policy
-from bandits_torch.problems import GPDraws, Log
-from bandits_torch.problems.tv_gp import TVGPDraws
+from bandits_torch.policies import Observation, Policy
+from bandits_torch.problems import GPDraws, Log, TVGPDraws
 from benchmarks import options, pages
 
 REPORTED, LOGS, STARTS = 20_000, 200, 20

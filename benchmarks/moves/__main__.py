@@ -9,11 +9,10 @@ import torch
 import typer
 from torch import Tensor
 
-from bandits_torch import Domain, make, recipes, run
-from bandits_torch.history import History
-from bandits_torch.policies import Choice, CostlyMoves, Policy
+from bandits_torch import Domain, History, Policy, make, recipes, run
+from bandits_torch.policies import Choice, CostlyMoves
 from bandits_torch.policies.wrapping import WrappingPolicy
-from bandits_torch.problems.continuous import ContinuousProblem
+from bandits_torch.problems import ContinuousProblem
 from benchmarks import options, pages
 
 PARTS = ("limits", "square", "arms")

@@ -8,17 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bandits_torch import Problem, make, recipes
-from bandits_torch.kernels import ArmCovarianceKernel
-from bandits_torch.kernels.arms import estimate_covariance
-from bandits_torch.models.online_model import OnlineModel
-from bandits_torch.policies import Policy
-from bandits_torch.problems.simulated import (
-    StationaryProblem,
-    covariance,
-    regularised_norm,
-    stationary_knowledge,
-)
+from bandits_torch import Policy, Problem, make, recipes
+from bandits_torch.kernels import ArmCovarianceKernel, estimate_covariance
+from bandits_torch.models import OnlineModel
+from bandits_torch.problems import StationaryProblem
+from bandits_torch.problems.simulated import covariance, regularised_norm, stationary_knowledge
 from bandits_torch.problems.table_files import read_arrays
 from bandits_torch.theory import (
     GPTSWidth,

@@ -19,12 +19,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 import torch
 
-from bandits_torch import recipes
-from bandits_torch.history import History
-from bandits_torch.loop import run
-from bandits_torch.policies.detection import MasterThresholds
-from bandits_torch.policies.opkb.opkb import Constants
-from bandits_torch.problems import Problem, make
+from bandits_torch import History, Problem, make, recipes, run
+from bandits_torch.policies import Constants, MasterThresholds
 from benchmarks.pages import append, say
 
 HORIZON, REPLICATES = 10_000, 25

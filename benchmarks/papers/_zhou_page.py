@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 
-from bandits_torch.experiments.plots import COLOURS
+from bandits_torch.experiments import COLOURS
 from benchmarks import pages
 from benchmarks.papers import _claims
 from benchmarks.papers._claims import (

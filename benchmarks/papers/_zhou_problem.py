@@ -5,14 +5,8 @@ import math
 import torch
 from torch import Tensor
 
-from bandits_torch.problems.problem import Knowledge
-from bandits_torch.problems.simulated import (
-    SimulatedProblem,
-    covariance,
-    make_kernel,
-    place_arms,
-    problem_streams,
-)
+from bandits_torch.problems import Knowledge, SimulatedProblem
+from bandits_torch.problems.simulated import covariance, make_kernel, place_arms, problem_streams
 from bandits_torch.theory import MaximumGain
 
 NOISE_SCALE, DELTA = 0.1, 0.1

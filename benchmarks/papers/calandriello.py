@@ -31,12 +31,10 @@ import torch
 from scipy.linalg import lapack, solve_triangular
 from torch import Tensor
 
-from bandits_torch import loop, recipes
-from bandits_torch.acquisition import UpperConfidenceBound
-from bandits_torch.models import ArmGP, LeverageSampling, SketchedGP
-from bandits_torch.policies import Observation, Policy
-from bandits_torch.policies.index import IndexPolicy
-from bandits_torch.problems import GPDraws, GridDraws, Problem
+from bandits_torch import ArmGP, Policy, Problem, UpperConfidenceBound, loop, recipes
+from bandits_torch.models import LeverageSampling, SketchedGP
+from bandits_torch.policies import IndexPolicy, Observation
+from bandits_torch.problems import GPDraws, GridDraws
 from bandits_torch.problems.simulated import make_kernel
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory import BKBWidth, ConstantWidth, RealisedInformationWidth

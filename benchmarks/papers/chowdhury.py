@@ -15,7 +15,7 @@ import pandas as pd
 import torch
 
 from bandits_torch import History, run
-from bandits_torch.experiments.plots import plot_regret
+from bandits_torch.experiments import plot_regret
 from benchmarks.pages import save, say
 from benchmarks.papers import _chowdhury_page as page
 from benchmarks.papers._chowdhury_problems import POLICIES, Setting, build, settings, variants

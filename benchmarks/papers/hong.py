@@ -27,13 +27,10 @@ import pandas as pd
 import torch
 from matplotlib.figure import Figure
 
-from bandits_torch import recipes
-from bandits_torch.experiments.plots import mark_detections, plot_regret
-from bandits_torch.history import History
-from bandits_torch.loop import run
-from bandits_torch.policies.opkb.opkb import Constants
-from bandits_torch.problems import make
-from bandits_torch.theory.optimal_design import features_of_covariance, fractional_gain
+from bandits_torch import History, make, recipes, run
+from bandits_torch.experiments import mark_detections, plot_regret
+from bandits_torch.policies import Constants
+from bandits_torch.theory import features_of_covariance, fractional_gain
 from benchmarks.pages import replaced, save, say
 from benchmarks.papers import _hong_environments as of
 from benchmarks.papers import _hong_page

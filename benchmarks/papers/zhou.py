@@ -14,9 +14,8 @@ from typing import Any
 import pandas as pd
 import torch
 
-from bandits_torch import History, recipes, run
-from bandits_torch.policies import Policy
-from bandits_torch.policies.forgetting import PeriodicRestart, SlidingWindow
+from bandits_torch import History, Policy, recipes, run
+from bandits_torch.policies import PeriodicRestart, SlidingWindow
 from benchmarks.pages import save, say
 from benchmarks.papers import _zhou_page as page
 from benchmarks.papers._folders import Job

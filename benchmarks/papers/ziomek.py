@@ -17,8 +17,7 @@ import torch
 from matplotlib.figure import Figure
 
 from bandits_torch import History, Problem, make, problems, recipes, run
-from bandits_torch.experiments.earned import per_step, random_regret
-from bandits_torch.experiments.plots import plot_priors, plot_regret
+from bandits_torch.experiments import per_step, plot_priors, plot_regret, random_regret
 from bandits_torch.models import CandidatePrior
 from bandits_torch.policies import Observation
 from benchmarks.pages import save, say

@@ -13,7 +13,7 @@ import torch
 import typer
 
 from bandits_torch import AskTell, recipes
-from bandits_torch.policies.policy import Policy
+from bandits_torch.policies import Policy
 from bandits_torch.problems.simulated import make_kernel
 from benchmarks import options, pages
 from benchmarks.pages import read, render

@@ -13,10 +13,9 @@ from gpytorch.kernels import RBFKernel
 from torch import Tensor
 
 from bandits_torch import Domain, make, recipes
-from bandits_torch.experiments.earned import random_regret
-from bandits_torch.policies.policy import Observation, Pending, Policy
-from bandits_torch.problems import ContinuousProblem
-from bandits_torch.problems.problem import Knowledge, Problem
+from bandits_torch.experiments import random_regret
+from bandits_torch.policies import Observation, Pending, Policy
+from bandits_torch.problems import ContinuousProblem, Knowledge, Problem
 from bandits_torch.streams import ReplicateStreams
 from benchmarks.pages import say
 

@@ -12,12 +12,10 @@ import torch
 import typer
 from torch import Tensor
 
-from bandits_torch import recipes
-from bandits_torch.history import History, standard_error
-from bandits_torch.loop import run
-from bandits_torch.models.outcome_constraint import OutcomeConstraint
-from bandits_torch.problems import make
-from bandits_torch.problems.problem import gaussian_noise
+from bandits_torch import History, make, recipes, run
+from bandits_torch.history import standard_error
+from bandits_torch.models import OutcomeConstraint
+from bandits_torch.problems import gaussian_noise
 from bandits_torch.streams import ReplicateStreams
 from benchmarks import options, pages
 from benchmarks.parallel.race import PointDraws

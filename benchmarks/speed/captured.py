@@ -4,8 +4,7 @@ from typing import Any
 
 import pandas as pd
 
-from bandits_torch import recipes
-from bandits_torch.problems import make
+from bandits_torch import make, recipes
 from benchmarks.gpu.stepping import Settings as OnDevice
 from benchmarks.gpu.stepping import both
 from benchmarks.pages import say

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.policies.forgetting import SlidingWindow
-from bandits_torch.policies.policy import Observation, Policy
+from bandits_torch.policies import Observation, Policy, SlidingWindow
 from benchmarks.pages import say
 from benchmarks.speed.measuring import at_work, median
 from benchmarks.speed.page import Settings

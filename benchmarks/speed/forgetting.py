@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 import torch
 
-from bandits_torch.models import OnlineGP
+from bandits_torch import OnlineGP
 from benchmarks.pages import say
 from benchmarks.speed.measuring import clock, median
 from benchmarks.speed.page import Settings

@@ -7,8 +7,7 @@ import pandas as pd
 import torch
 
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.policies.index import IndexPolicy
-from bandits_torch.policies.policy import Observation
+from bandits_torch.policies import IndexPolicy, Observation
 from benchmarks.pages import say
 from benchmarks.speed.measuring import at_work
 from benchmarks.speed.page import Settings

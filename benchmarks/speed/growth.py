@@ -7,8 +7,7 @@ from typing import Any
 import pandas as pd
 
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.policies.forgetting import SlidingWindow
-from bandits_torch.policies.index import IndexPolicy
+from bandits_torch.policies import IndexPolicy, SlidingWindow
 from benchmarks.pages import say
 from benchmarks.speed.measuring import median
 from benchmarks.speed.page import Settings

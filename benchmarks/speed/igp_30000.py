@@ -5,9 +5,7 @@ from typing import Any
 import pandas as pd
 import torch
 
-from bandits_torch import recipes
-from bandits_torch.loop import run
-from bandits_torch.problems import make
+from bandits_torch import make, recipes, run
 from benchmarks.pages import say
 from benchmarks.speed.page import Settings
 

@@ -4,7 +4,7 @@ import pandas as pd
 import torch
 
 from bandits_torch import recipes
-from bandits_torch.policies.policy import Observation
+from bandits_torch.policies import Observation
 from bandits_torch.problems import GridDraws
 from bandits_torch.theory import RealisedInformationWidth
 from benchmarks.pages import say

@@ -8,7 +8,7 @@ import torch
 from mpmath import mp
 from torch import Tensor
 
-from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.models import ArmGP
 from benchmarks.pages import say
 from benchmarks.speed.page import Settings
 from benchmarks.speed.workload import NOISE_VARIANCE, WIDTH

@@ -5,8 +5,7 @@ from typing import Any
 import pandas as pd
 import torch
 
-from bandits_torch.policies.index import IndexPolicy
-from bandits_torch.policies.policy import Observation
+from bandits_torch.policies import IndexPolicy, Observation
 from benchmarks.pages import say
 from benchmarks.speed.measuring import clock, median
 from benchmarks.speed.page import Settings

@@ -8,8 +8,7 @@ from typing import Any
 import pandas as pd
 import torch
 
-from bandits_torch.policies.index import IndexPolicy
-from bandits_torch.policies.policy import Observation
+from bandits_torch.policies import IndexPolicy, Observation
 from benchmarks.pages import say
 from benchmarks.speed.measuring import clock, copy_seconds, peak_mib
 from benchmarks.speed.page import Settings

@@ -9,14 +9,11 @@ from typing import Any
 
 import pandas as pd
 
+from bandits_torch.models import CandidatePrior, SketchedGP, arm_gp_over_priors
 from bandits_torch.models.arms.weighted_gp import WeightedGP
-from bandits_torch.models.candidate_priors import CandidatePrior, arm_gp_over_priors
-from bandits_torch.models.sketch.sketched_gp import SketchedGP
-from bandits_torch.policies.forgetting import SlidingWindow
-from bandits_torch.policies.over_priors import PriorElimination
-from bandits_torch.policies.policy import Policy
+from bandits_torch.policies import Policy, PriorElimination, SlidingWindow
 from bandits_torch.problems.simulated import make_kernel
-from bandits_torch.theory.widths import ConstantWidth
+from bandits_torch.theory import ConstantWidth
 from benchmarks.pages import say
 from benchmarks.speed.measuring import median
 from benchmarks.speed.page import Settings

@@ -7,9 +7,8 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from bandits_torch import recipes
-from bandits_torch.domain import Domain
-from bandits_torch.policies.policy import Observation
+from bandits_torch import Domain, recipes
+from bandits_torch.policies import Observation
 from benchmarks.pages import say
 from benchmarks.speed.measuring import clock, median
 from benchmarks.speed.page import Settings

@@ -7,8 +7,7 @@ import pandas as pd
 import torch
 from gpytorch.kernels import Kernel
 
-from bandits_torch import recipes
-from bandits_torch.ask_tell import AskTell
+from bandits_torch import AskTell, recipes
 from bandits_torch.kernels import ExponentialForgettingKernel, MaternTimeKernel, QuasiPeriodicKernel
 from benchmarks.pages import say
 from benchmarks.speed.measuring import clock, median

@@ -15,9 +15,8 @@ import pandas as pd
 import torch
 
 import bandits_torch
-from bandits_torch import recipes
-from bandits_torch.policies.policy import Observation, Policy
-from bandits_torch.problems import make
+from bandits_torch import make, recipes
+from bandits_torch.policies import Observation, Policy
 from benchmarks.pages import say
 from benchmarks.speed.page import Settings
 from benchmarks.speed.plain_botorch import condition, gp, score_in_one_call, ucb

@@ -7,16 +7,12 @@ import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
-from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
-from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.acquisition import UpperConfidenceBound
+from bandits_torch.models import ArmGP, OnlineGP, OnlineModel
 from bandits_torch.models.arms.factor_form import FactorForm
-from bandits_torch.models.online_model import OnlineModel
-from bandits_torch.models.points.online_gp import OnlineGP
-from bandits_torch.policies.forgetting import SlidingWindow
-from bandits_torch.policies.index import IndexPolicy
-from bandits_torch.policies.policy import Observation, Policy
+from bandits_torch.policies import IndexPolicy, Observation, Policy, SlidingWindow
 from bandits_torch.problems.simulated import make_kernel, place_arms
-from bandits_torch.theory.widths import ConstantWidth
+from bandits_torch.theory import ConstantWidth
 from benchmarks.speed.measuring import clock
 
 DIM = 3

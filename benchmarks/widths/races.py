@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from bandits_torch.experiments.engines import Block, MakeProblem, ProblemSetting, RecipeSetting
-from bandits_torch.loop import run
+from bandits_torch import run
+from bandits_torch.experiments import Block, ProblemSetting, RecipeSetting
+from bandits_torch.experiments.engines import MakeProblem
 from bandits_torch.models import CandidatePrior
-from bandits_torch.problems.problem import Problem
+from bandits_torch.problems import Problem
 from benchmarks.leaderboard import settings
 from benchmarks.pages import say
 

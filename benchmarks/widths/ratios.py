@@ -4,11 +4,9 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from bandits_torch.acquisition import DualMixtureBound, UpperConfidenceBound
-from bandits_torch.loop import run
-from bandits_torch.models import ArmGP
-from bandits_torch.policies import ForgettingRule, IndexPolicy, Observation, SlidingWindow
-from bandits_torch.problems import make
+from bandits_torch import ArmGP, IndexPolicy, UpperConfidenceBound, make, run
+from bandits_torch.acquisition import DualMixtureBound
+from bandits_torch.policies import ForgettingRule, Observation, SlidingWindow
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory import DriftAwareWidth, DualMixtureWidth, RealisedInformationWidth, Width
 
