@@ -76,7 +76,8 @@ class IndependentDraws(AcquisitionFunction, ABC):
 class ThompsonSampling(IndependentDraws):
     """One draw f ~ GP(mu, width^2 k) of the whole function over a finite set, used as the index.
 
-    The draw is made at construction, jointly over all choices. With ``ArmGP`` the choices are its arms, each batch
+    The draw is made at construction, jointly over all choices: independent draws of the marginals would ignore the
+    correlation of neighbouring arms and explore far too much. With ``ArmGP`` the choices are its arms, each batch
     member has a separate draw, and X are arm indices. With any other model X must be rows of ``choices``.
 
     Args:
@@ -169,12 +170,14 @@ class ThompsonSampling(IndependentDraws):
 class PredictiveSampling(Described):
     """Predictive sampling: plays the best arm of the mean of f(t) given the past and a draw of all future rewards.
 
-    Thompson sampling also explores what will change before the information can be used. Predictive sampling draws the
-    rewards of all arms at t + d, t + 2d, ... from the posterior, and plays the best arm of E[f(t) | the past, these
-    rewards]. The definition is that of the source; rewards of all arms and the closed form below are ours.
+    Thompson sampling draws f(t) from its posterior, so it also explores what will change before the information can be
+    used. Predictive sampling draws the rewards of all arms at t + d, t + 2d, ... from the posterior, and plays the best
+    arm of E[f(t) | the past, these rewards]. It ignores information about the present that says nothing about the
+    future. The definition is that of the source; rewards of all arms and the closed form below are ours.
 
     Between steps f(t + d) = a f(t) + an independent GP of covariance c K (``MarkovTimeKernel.transition``). Let J be
-    the information (inverse covariance) about f(t + d) in the rewards from t + d on, each with noise variance lambda:
+    the information (inverse covariance) about f(t + d) in the rewards from t + d on, each with noise variance lambda.
+    One reward of every arm gives I / lambda, and the information of later rewards passes through one more transition:
 
         J = I / lambda + a^2 (c K + J^{-1})^{-1}.
 
@@ -318,7 +321,8 @@ class PathwiseThompsonSampling:
     paths with the time kernel's covariance, drawn exactly at the times of the data and now. The draw is exact if A is:
     for an exact ``root``, and by default for up to 2 000 arms. For more arms, A consists of random Fourier features
     (squared exponential and Matern kernels). The covariance of g then differs from the kernel by at most about
-    2 sqrt(ln(N) / features) k(x, x).
+    2 sqrt(ln(N) / features) k(x, x) at all pairs of arms; the correction by the data stays exact. Pass it to
+    ``IndexPolicy`` as the acquisition.
 
     Args:
         model: the ``ArmGP`` of later calls, with one kernel, which is read at construction.

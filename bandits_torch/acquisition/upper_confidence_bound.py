@@ -45,7 +45,7 @@ class UpperConfidenceBound(AcquisitionFunction):
     Choose batches of q > 1 points one at a time, as BoTorch does with ``sequential=True``. Sigma is that of a copy of
     the model that observed its posterior mean at the pending points; mu does not change (GP-BUCB, Desautels et al.
     2014, section 3.2), nor does the width (see ``GPBUCBWidth``). ``qUpperConfidenceBound`` optimises q > 1 points
-    jointly.
+    jointly (``optimize_acqf`` without ``sequential``, ``optimize_acqf_mixed``).
 
     Raises ValueError for a ``model`` that is not a BoTorch model, a ``width`` that is negative or of another shape, and
     X with q > 1.
