@@ -54,10 +54,13 @@ class Question:
 class AskTell(Watched, Described):
     """Turns a policy's choices into numbered questions. A reward needs only the number of its question.
 
-    * Late or out of order: the policy learns the reward at the time of the question, or raises ValueError, with nothing
-      changed: ``drop`` the question.
-    * Twice: the first reward counts; a later ``tell`` of the same number returns False.
-    * Several at once: later choices count open questions as pending pulls (``Policy.choose_many``).
+    * Late or out of order: ``tell`` passes time, arm and ``why`` of the choice to the policy, which learns the reward
+      as ``Policy`` describes. A policy that cannot learn it raises ValueError, with nothing changed: ``drop`` the
+      question.
+    * Twice: the first reward counts; a later ``tell`` of the same number is ignored and returns False.
+    * Several at once: later choices count open questions as pending pulls (``Policy.choose_many``). A model conditions
+      its variance on them at once, while its mean waits for the rewards, so q open questions differ unless one is worth
+      asking twice.
     * Never: ``drop`` a question that nobody will answer. Until then it is pending and adds a step to every choice.
     * Threads: calls run one at a time, and numbers are unique. ``copy.deepcopy``, ``pickle`` and ``copy.copy`` wait for
       their turn, too, and make independent copies.
@@ -65,7 +68,7 @@ class AskTell(Watched, Described):
     * Forks: in the child, calls that change anything raise RuntimeError, because the child would repeat the parent's
       questions and random numbers. They work again once the child has loaded the file that the processes share.
 
-    It moves between processes as a policy does::
+    Its state is the policy's state, the open questions and their history. It moves between processes as a policy does::
 
         live = AskTell(recipes.tv_gp_ucb(arms, kernel, noise_variance))
         load_policy(path, live)
@@ -81,11 +84,12 @@ class AskTell(Watched, Described):
             (``LatentRewards``).
         standardise: whether the policy learns (reward - mean) / standard deviation, for a policy that does not know the
             unit of rewards (``StandardisedPolicy``); ``unit`` returns both numbers.
-        names: different words, one for each arm. ``ask`` then takes a list of names as a mask.
+        names: different words, one for each arm; files keep them. ``ask`` then takes a list of names as a mask.
         context_names: different words, one for each context listed as 0, 1, ...; ``ask`` then takes one of them.
         settings: settings by name, for a policy over the points of ``settings.space.domain()``.
-        time_unit: "s", "min", "h" or "D", the unit in which the policy counts dates. A time is a number, or a date as
-            ``Times`` reads it, always of the same kind.
+        time_unit: "s", "min", "h" or "D", the unit in which the policy counts dates. A time may be a number, or a date:
+            a ``datetime``, a ``date`` (its midnight), ``pandas.Timestamp``, ``numpy.datetime64`` or a string in
+            ISO 8601. All times must be of the same kind as the first. Files keep its kind and its zone.
         keep: number of latest questions that ``history()`` shows, an integer >= 0; the state holds them.
 
     Raises ValueError for a policy that cannot learn such ``rewards`` or cannot ``standardise``, for ``standardise``
@@ -294,10 +298,9 @@ class AskTell(Watched, Described):
         ``context``: over arms, the context of the step instead of an ``ArmContext``: a number, numbers (c,) or (S, c),
         or one of ``context_names``. The reward is learned with it, whenever it is told.
 
-        ``count``: q >= 1 questions, returned as a tuple, as by repeated calls. None: a single question.
-
-        Cost: a step for each question asked or open, and a copy of the belief if any is open. Raises ValueError as
-        ``Policy.choose_many``, with nothing asked.
+        ``count``: q >= 1 questions, returned as a tuple. Each counts those before it and all open ones as pending, as
+        in repeated calls. None: a single question. Cost: a step for each question asked or open, and a copy of the
+        belief if any is open. Raises ValueError as ``Policy.choose_many``, with nothing asked.
         """
         with self._turn, self._fitting():
             pending = [one for one in self._open.values() if _BEFORE not in one.why]
@@ -425,11 +428,15 @@ class AskTell(Watched, Described):
         self, at: Any, points: Any = None, *, context: Any = None, latent: bool = False
     ) -> tuple[Tensor, Tensor]:
         """Posterior mean and standard deviation of every arm's expected reward at time ``at``, (S, N) each, in units of
-        reward; for binary rewards, of a probability, and for counts, of a rate. Open questions have no influence.
+        reward; for binary rewards, of a probability, and for counts, of a rate.
+
+        ``at`` may lie in the future. How far ahead a prediction is informative depends on the kernel over time:
+        exponential forgetting returns to the prior mean, a cycle repeats. Open questions have no influence.
 
         Args:
-            at: a time or a date, also in the future. Only a policy that holds all rewards (``Policy.knows_past``)
-                accepts a time before the latest reward, and then predicts from all rewards, later ones too.
+            at: a time, or a date. Only a policy that holds all rewards (``Policy.knows_past``) accepts a time before
+                the latest reward, and then predicts from all rewards, later ones too: an ``IndexPolicy`` that has
+                forgotten nothing, over points, under contexts that are not listed, or without drift.
             points: over a domain, (N, d) points, or a list of settings by name.
             context: the context to predict under, if steps have one: as for ``ask``, or an ``ArmContext``.
             latent: whether to predict log-odds (binary rewards) or the logarithm of the rate (counts), whose posterior
@@ -469,8 +476,8 @@ class AskTell(Watched, Described):
     def drop(self, before: Any = None, *, ids: Sequence[int] | None = None) -> int:
         """Remove open questions, asked ``before`` a time (infinity: all) or with these numbers; returns how many.
 
-        Raises ValueError, with nothing changed, for both arguments or neither, a time of another kind than those of
-        questions, and a number that was never asked.
+        They no longer count as pending. Raises ValueError, with nothing changed, for both arguments or neither, a time
+        of another kind than those of questions, and a number that was never asked.
         """
         either = (before is None) != (ids is None)
         validation.require(
@@ -499,7 +506,8 @@ class AskTell(Watched, Described):
     ) -> tuple[int, ...]:
         """Add arms as if they had been there from the start, or bring retired arms back; returns their numbers.
 
-        Open questions stay open, and what was learned stays, also about retired arms.
+        A retired arm comes back with all that is known about it. Open questions stay open, and what was learned stays.
+        With features or a covariance, the prior relates a new arm to the others; otherwise nothing is known about it.
 
         A policy whose designs cover all arms (``Policy.restarts_with_arms``: the OPKB family, R-PERP) restarts with the
         present arms, here and in ``retire_arms``; its random numbers go on. It does not learn the rewards of questions
@@ -512,9 +520,10 @@ class AskTell(Watched, Described):
                 be unchanged.
             prior_mean: (n,) of the new arms, if the policy was built with one for each arm.
 
-        Cost: a few times as much as building the policy. An exact Gaussian process learns all its rewards again. Raises
-        ValueError, with nothing changed, for arms that are here already, arguments that do not fit the policy, and a
-        policy that no recipe made.
+        Cost: a few times as much as building the policy. An exact Gaussian process learns all its rewards again.
+
+        Raises ValueError, with nothing changed, for arms that are here already, arguments that do not fit the policy,
+        and a policy that no recipe made.
         """
         with self._turn, self._fitting():
             self._check_arms()
@@ -526,8 +535,9 @@ class AskTell(Watched, Described):
     def retire_arms(self, arms: Sequence[str] | Sequence[int]) -> None:
         """Never ask these arms, by name or number, again, until ``add_arms`` brings them back.
 
-        Open questions about them can still be answered, and ``predict`` still covers them. Raises ValueError, with
-        nothing changed, for arms that are not here or are retired already, and if none would be left.
+        Open questions about them can still be answered, what was learned from them still informs the others, and
+        ``predict`` still covers them. Raises ValueError, with nothing changed, for arms that are not here or are
+        retired already, and if none would be left.
         """
         with self._turn, self._fitting():
             self._check_arms()

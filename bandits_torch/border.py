@@ -83,8 +83,11 @@ class Times:
     """Converts times to numbers and back; all times must be of the same kind as the first.
 
     A date may be a ``datetime``, a ``date`` (its midnight), ``pandas.Timestamp``, ``numpy.datetime64`` or a string in
-    ISO 8601. Its number is the time since 1970 in ``time_unit``: "s", "min", "h" or "D". Without a zone, every day has
-    24 hours. Dates are shown in the zone of the first.
+    ISO 8601. Its number is the time since 1970 in ``time_unit``. Without a zone, every day has 24 hours. Dates are
+    shown in the zone of the first.
+
+    Args:
+        time_unit: unit of the numbers of dates: "s", "min", "h" or "D".
 
     Attributes:
         zone: "": no time was given yet; "number": times are numbers; "date": times will be dates, with or without a

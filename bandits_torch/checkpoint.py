@@ -33,12 +33,18 @@ class Stateful(Protocol):
 class RunCheckpoint:
     """Writes the state of a run to a file at intervals; does nothing for a path of None.
 
-    The file holds all that changes in a run: its ``parts``, and the state of torch's global generator, from which
-    BoTorch's Monte Carlo acquisition functions draw. It does not hold the problem, which depends only on the step and
-    the noise.
+    The file holds all that changes in a run: policy, noise, record, and the state of torch's global generator, from
+    which BoTorch's Monte Carlo acquisition functions draw. It does not hold the problem, which depends only on the step
+    and the noise. A description of the run in the file prevents that another run continues from it.
 
-    It is written ``every`` so many steps and after the last. ``asked`` returns the description of the run
-    (``what_is_run``); it is called only if there is a path.
+    Args:
+        path: the file; None: no checkpoints.
+        every: steps between two checkpoints; the last step is followed by another.
+        horizon: T.
+        asked: returns the description of the run (``what_is_run``); called only if there is a path.
+        parts: the objects that change in a run, by name.
+
+    Cost of a checkpoint: the bytes of all states and O(S) numbers for each step so far, written and flushed.
     """
 
     def __init__(

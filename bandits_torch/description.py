@@ -1,7 +1,8 @@
 """Descriptions of how objects were built, as plain values by path: to compare two objects, or build one anew.
 
-A description contains the arguments of a ``Described`` and of its parts, the structure and hyperparameters of kernels,
-the values that functions enclose, and the attributes of other objects; not what the object learns later.
+A ``Described`` records its constructor's arguments; a subclass needs no code for this. Its description contains the
+arguments of its parts, the structure and hyperparameters of kernels, the values that functions enclose, and the
+attributes of other objects. It does not contain what the object learns later.
 """
 
 from __future__ import annotations

@@ -22,9 +22,9 @@ _PART = ".part"
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """Open a binary file that replaces ``path`` if the block succeeds, and is removed if the block fails.
 
-    After the block the file survives a power failure. If the process is killed, ``path`` stays as it was and a
-    temporary file remains (``remove_parts`` removes it). If ``path`` is a symbolic link, its target is written. An
-    existing file keeps its mode. Missing folders are created. Raises the system's OSError.
+    After the block the file and its name are on the disk and survive a power failure. If the process is killed,
+    ``path`` stays as it was and a temporary file remains (``remove_parts`` removes it). If ``path`` is a symbolic link,
+    its target is written. An existing file keeps its mode. Missing folders are created. Raises the system's OSError.
     """
     target = _target(path)
     target.parent.mkdir(parents=True, exist_ok=True)

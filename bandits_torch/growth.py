@@ -205,8 +205,8 @@ class Roster:
         return {**vars(self), "names": None if self.names is None else list(self.names)}
 
     def in_state(self, state: Mapping[str, Any] | None) -> Roster:
-        """The roster of the system that saved ``state``. Raises ValueError unless that system started with the first
-        arms of this one, or with some of them and then added the others."""
+        """The roster of the system that saved ``state``. That system must have started with the first arms of this one,
+        or with some of them and then added the others. Raises ValueError for the state of another system."""
         if state is None:  # saved by a version without rosters
             return self
         own_names = sorted(vars(self))

@@ -1,4 +1,5 @@
-"""The history of a run, by replicate and step, and the recorder that checks, scores and stores each step."""
+"""The history of a run, by replicate and step, and the recorder that checks, scores and stores each step during the run
+without waiting for a GPU."""
 
 from __future__ import annotations
 
@@ -105,7 +106,8 @@ class History:
 
     @property
     def identical(self) -> bool:
-        """Whether all replicates have the same arms, rewards and expected rewards: nothing in the run was random."""
+        """Whether all replicates have the same arms, rewards and expected rewards. Then nothing in the run was random,
+        and the spread of 0 does not measure an error."""
         seen = (self.arms, self.rewards, self.expected_rewards)
         return all(bool((values == values[:1]).all()) for values in seen)
 
@@ -198,8 +200,11 @@ def _numba() -> str:
 class Recorder:
     """Records one run, step by step, in tensors allocated in advance on the problem's device.
 
-    Cost of a step: O(S), and the cost of ``Problem.score``. It is checked at every step on a CPU, else every 100 steps,
-    so that it does not wait for a GPU.
+    Args:
+        policy, problem: of the run; the recorder only reads sizes, names and expected rewards.
+        horizon: T.
+
+    Cost of a step: O(S), and the cost of ``Problem.score``. It is checked at every step on a CPU, else every 100 steps.
     """
 
     def __init__(self, policy: Policy, problem: Problem, horizon: int) -> None:
@@ -237,7 +242,7 @@ class Recorder:
 
     def block(self, first: int, times: list[float], rows: Mapping[str, Tensor], seconds: float) -> None:
         """Record k steps from ``first`` on that were played together: rows (k, S) of arm, reward, expected and best,
-        and (k,) or (k, S) of the policy's trace; ``seconds`` of all steps together."""
+        and (k,) or (k, S) of the policy's trace; ``seconds`` of all steps together. They are checked at their end."""
         k = len(times)
         at, last = slice(first - 1, first - 1 + k), first + k - 1
         values = dict(rows)

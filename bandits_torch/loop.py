@@ -56,14 +56,16 @@ def run(
 
     Cost: the costs of the policy, the problem and ``Recorder``.
 
-    CPU threads: a run uses one thread if a step reads fewer than two million numbers (``Policy.numbers_per_step``),
-    because more could make such a step tens of times slower if another process needs the cores. Afterwards the number
-    is restored. A number that you set yourself stays: by ``OMP_NUM_THREADS`` or ``MKL_NUM_THREADS``, or by
-    ``torch.set_num_threads`` to another number than PyTorch's default.
+    CPU threads: a run uses one thread if a step reads fewer than two million numbers (``Policy.numbers_per_step``).
+    More threads would gain little, and could make a step tens of times slower if another process needs the cores.
+    Afterwards the number of threads is restored; other threads are not affected. A number that you set yourself stays:
+    by ``OMP_NUM_THREADS`` or ``MKL_NUM_THREADS``, or by ``torch.set_num_threads`` to another number than PyTorch's
+    default.
 
     The same arguments give the same History, bit for bit, and a replicate gives the same run alone as in a batch. With
-    another number of CPU threads or on a GPU, random numbers are the same, but sums are in another order: posteriors
-    agree up to rounding, and arms differ only if two indices are that close.
+    another number of CPU threads (in operations on more than 32 768 numbers) or on a GPU, random numbers are the same,
+    but sums are in another order: posteriors agree up to rounding, and arms differ only if two indices are that close.
+    In the tests, every recipe chooses the same arms with one thread and with two.
 
     Raises ValueError before the first step if sizes disagree, if the problem ends before ``horizon``, if steps cannot
     be captured (with the reason), and for a checkpoint that is damaged, of another format version or of another run

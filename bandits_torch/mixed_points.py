@@ -124,7 +124,13 @@ class Axis:
 
 
 class Space:
-    """Named settings, side by side in the unit cube. Raises ValueError without ``axes`` by name."""
+    """Named settings, side by side in the unit cube.
+
+    Args:
+        axes: by name, in order; at least one.
+
+    Raises ValueError if there is none.
+    """
 
     def __init__(self, axes: Mapping[str, Axis]) -> None:
         validation.require(len(axes) > 0, "axes", axes, "at least one")
@@ -199,6 +205,9 @@ class MixedSearch(PointSearch):
     The optimum over the whole cube and the raw samples are rounded to values. From the best of them, up to 20 moves of
     one step or one choice lead to better points. Then the continuous columns are searched with the others fixed.
 
+    Attributes:
+        space: the space of the points.
+
     Cost: two searches (under constraints one more for each replicate after the first), and an evaluation of every
     neighbour for each move.
     """
@@ -263,8 +272,14 @@ class MixedSearch(PointSearch):
 def policy_over(
     space: Space, build: Callable[..., Policy], *, initial: int | None, seed: int, standardise: bool
 ) -> Policy:
-    """``build(domain, search=..., seed=...)``, a new policy over a space, which plays ``initial`` Sobol points first
-    (None: 2 (d + 1)). Raises ValueError if ``build`` does not return a ``Policy``."""
+    """A new policy over a space: ``build(domain, search=..., seed=...)``.
+
+    Args:
+        initial: number of Sobol points played first; None: 2 (d + 1).
+        standardise: whether the policy learns standardised rewards (``StandardisedPolicy``).
+
+    Raises ValueError if ``build`` does not return a ``Policy``.
+    """
     initial = 2 * (space.dim + 1) if initial is None else initial
     policy = build(space.domain(), search=MixedSearch(initial=initial, space=space), seed=seed)
     validation.instance("policy", policy, Policy, "a function that returns a Policy")

@@ -85,17 +85,20 @@ def value(
 
     A fixed policy (probabilities) is valued as it is. A policy that learns sees the log in order of time. If it agrees
     with a row, it learns the row with probability (least p) / p, so the rows that it learns are a random part of the
-    log (rejection sampling, Dudik et al. 2012; Mandel et al. 2016). A live policy learns every row, so it learns
-    faster.
+    log, whatever it chose (rejection sampling, Dudik et al. 2012; Mandel et al. 2016). It is valued as a policy that
+    learns only this part (one row in N of a log of N arms drawn uniformly). A live policy learns every row, so it
+    learns faster.
 
     Intervals: terms are martingale differences about the policy's value. For a fixed policy their variance is estimated
     from differences of neighbours, in which drift cancels. For a policy that learns, the log is resampled ``replays``
     times, each row from a short stretch of rows around it (a bootstrap that keeps the drift), and played again. If most
-    rewards are equal, for example 0, the variance includes two more rewards of the rare kind (``two_more_rare``).
+    rewards are equal, for example 0, the variance includes two more rewards of the rare kind, because a policy's rows
+    may contain none.
 
-    An interval may be too narrow if an arm that counts was rarely drawn, even if the effective number of rows is large:
-    in simulated logs, intervals of 90 % held in 67 to 86 % with 4 rows of such an arm, and in 87 to 89 % with 20.
-    ``Value.narrow`` says so if an arm with a twentieth of the sum of w^2 has fewer than 20 rows.
+    An interval may be too narrow if an arm that counts was rarely drawn, even if the effective number of rows is large.
+    In 2 000 simulated logs with a fixed policy and three arms, one with a propensity of 0.004, intervals of 90 % held
+    in 67 to 86 % of the logs with 4 rows of that arm on average, in 84 to 88 % with 10, in 87 to 89 % with 20, and in
+    89 to 90 % with 40. ``Value.narrow`` says so if an arm with a twentieth of the sum of w^2 has fewer than 20 rows.
 
     Args:
         policy: the name of a recipe; a ``Policy`` of one replicate, which stays unchanged; or probabilities of the
@@ -108,9 +111,11 @@ def value(
         options: of the recipe.
 
     Cost: ``replays`` + 1 runs over all rows; for ``"dr"`` or contexts also O(N p^3) a row, with p = 1, with M listed
-    contexts 1 + M, with contexts of c numbers 1 + c + c (c + 1) / 2 for c <= 5, else 1 + c. Raises ValueError if the
-    log does not determine the value: arms that were not drawn at random, an arm never logged, and a policy that agrees
-    with fewer than ten effective rows.
+    contexts 1 + M, with contexts of c numbers 1 + c + c (c + 1) / 2 for c <= 5, else 1 + c.
+
+    Raises ValueError if the log does not determine the value: arms that were not drawn at random, a propensity of 1
+    although the policy may pull another arm, an arm never logged, and a policy that agrees with fewer than ten
+    effective rows.
     """
     validation.instance("log", log, Log, "a Log")
     validation.instance("policy", policy, (str, Policy, Tensor), "a recipe's name, a Policy or probabilities")

@@ -41,13 +41,16 @@ _saved_as: WeakKeyDictionary[Any, dict[str, str]] = WeakKeyDictionary()
 def save_policy(path: str | os.PathLike[str], policy: Stateful, *, overwrite: bool = False) -> None:
     """Write a policy (or an ``AskTell`` around one) to a file: its state and how it was built.
 
-    An existing file must be the one that this policy loaded or saved last. Otherwise another process has saved in the
-    meantime, and its state would be lost: load the file and repeat the calls made since. A symbolic link stays one, and
-    a file keeps its mode. On Windows, and on file systems without locks, two saves within the same milliseconds may
-    both be accepted.
+    Every save has a number and a unique mark. An existing file must be the one that this policy loaded or saved last.
+    Otherwise another process has saved in the meantime, and its state would be lost: load the file and repeat the calls
+    made since. A symbolic link stays one, and a file keeps its mode.
+
+    A file lock makes check and write one atomic step, and allows partial files of killed saves to be removed. On
+    Windows, and on file systems without locks, two saves within the same milliseconds may both be accepted.
 
     Args:
-        path, policy: of the file, written atomically, and what to save.
+        path: of the file, written atomically.
+        policy: to save.
         overwrite: replace any existing file.
 
     Raises ValueError, with nothing written, for a stale save and a file of another kind; TypeError for a policy

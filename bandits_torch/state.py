@@ -1,5 +1,8 @@
 """State that observations change. A class declares it once, and can then be saved, loaded, grown, reset in some
-replicates, and restored after provisional changes::
+replicates, and restored after provisional changes.
+
+``_fresh`` of a policy, or of a part of one, returns the attributes that observations change, with their initial values.
+``_parts`` names the attributes that are objects with a state::
 
     class MovingAverage(Policy):
         _parts = ("_streams",)

@@ -1,7 +1,8 @@
 """Threads: the number of CPU threads of a step, and a lock for an object that threads share.
 
-PyTorch's threads wait for each other by spinning. If another process uses the cores, too, a step of less than a
-millisecond on one thread takes tens or hundreds of milliseconds on two. So a small step uses one thread.
+PyTorch uses one thread for each core. Its threads wait for each other by spinning. If another process uses the cores,
+too, a step of less than a millisecond on one thread takes tens or hundreds of milliseconds on two threads. So a small
+step uses one thread, unless the user has set a number.
 """
 
 from __future__ import annotations

@@ -156,11 +156,17 @@ class Watch(HasState):
     """The record that a live system keeps of its questions, and its tests for changes. Choices do not depend on it.
 
     It keeps the latest ``keep`` questions with their rewards, how often and when each arm was played, and the latest
-    1000 alarms: of the arms' tests (``ArmTest``), and restarts of a policy that itself tests for changes.
+    1000 alarms. The test of an arm (``ArmTest``) sees only the arm's rewards, so its rate of false alarms depends
+    neither on the number of arms nor on how they are chosen. If the policy itself tests for changes, its restarts are
+    recorded as alarms, too.
+
+    Args:
+        policy: the policy that chooses.
+        keep: number of questions to keep, an integer >= 0.
 
     Cost: some microseconds a question and a reward, up to 30 if rewards are 0 or 1. Memory, for each replicate: 16
-    bytes an arm, up to 10 000 more once it is played, and about 30 a question kept. Raises ValueError unless ``keep``
-    is an integer >= 0.
+    bytes an arm, up to 10 000 more once it is played, and about 30 a question kept. Raises ValueError for another
+    ``keep``.
     """
 
     _parts = ("arm_tests",)
@@ -345,8 +351,9 @@ class Watched:
 
         * ``arm``: name, or number.
         * ``lift``: the arm's mean lift over the control, at the times at which it was proposed; in units of reward.
-        * ``lower``, ``upper``: the interval that contains the lift of an arm with probability ``level`` at all times
-          together (``ControlledPolicy``), so you may look at any time. For m arms, pass 1 - (1 - ``level``) / m.
+        * ``lower``, ``upper``: the interval that contains the lift with probability ``level`` at all times together, so
+          you may look as often as you like and stop at any time (``ControlledPolicy``). The probability is for each
+          arm; for m arms together, pass 1 - (1 - ``level``) / m.
         * ``decided``: "better" or "worse" than the control if the interval excludes 0, else "open"; or "control".
         * ``compared``: the number of rewards compared, the control's included, at times when the arm was proposed.
         * ``retired``: whether the arm is never asked again (``retire_arms``).
@@ -487,10 +494,14 @@ class Watched:
         * ``once_in``: the strength of the alarm. If no arm changed, an alarm this strong would come once in this many
           rewards, or more rarely; the smallest value is 10 000.
 
-        The test (``ArmTest``) compares each reward with the latest 100 of its arm since the arm's last alarm. A change
-        takes at least three rewards of its arm to be found; a jump of three noise deviations after 50 rewards takes 5
-        (median). A slow drift raises an alarm once it has gone far enough. Contexts are not taken into account, so a
-        spell of one context may raise one. Over a domain, only the policy's own test raises alarms.
+        The test compares each reward with the latest 100 of its arm since the arm's last alarm. It uses only ranks, so
+        the unit of rewards does not matter, and an outlier has little influence. A change takes at least three rewards
+        of its arm to be found, five if only twenty came before it, and more if fewer did. A jump of three noise
+        deviations after 50 rewards takes 5 (median). An arm that is not played raises no alarm. A slow drift raises one
+        once it has gone far enough. Contexts are not taken into account, so a spell of one context may raise one.
+
+        A policy's own test has its own rule and rate of alarms. Over a domain there is no other, because a setting is
+        seldom played twice.
         """
         with self._turn.any_process():
             names = ["id", "time", "replicate", "arm", "own", "since", "before", "after", "once_in"]

@@ -21,7 +21,8 @@ class OverPriors(AcquisitionFunction, ABC):
     """Scores points under every candidate prior, and reduces the P scores of a point to one value.
 
     Called with X, ``t_batch x 1 x d``, it returns ``t_batch`` values, broadcast with the other batch dimensions of the
-    model. ``prior(X)`` is the index of the prior that gives the value. Pending points are those of ``base``.
+    model, so it works in ``optimize_acqf`` and ``optimize_acqf_discrete``. ``prior(X)`` is the index of the prior that
+    gives the value. Pending points are those of ``base``: give it ``X_pending=``, or call ``set_X_pending`` here.
 
     Args:
         base: an acquisition function for q = 1, over a model of batch shape ``(..., P)``.

@@ -82,8 +82,9 @@ class PointSearch:
     ) -> tuple[Tensor, Tensor]:
         """argmax over x in the domain of acquisition([x, time]), separately for each replicate.
 
-        All local searches of all replicates advance together, with one batched evaluation per iteration and separate
-        L-BFGS-B states. (With inequality constraints BoTorch runs SLSQP, one search at a time for several replicates.)
+        All local searches of all replicates advance together, with one batched evaluation per iteration. Each has a
+        separate L-BFGS-B state, so a replicate's optimum does not depend on the others. (With inequality constraints
+        BoTorch runs SLSQP, and one search at a time for several replicates.)
 
         Args:
             acquisition: over a model of batch shape (S,), or () for S = 1; values ``t_batch x S`` of inputs
@@ -254,8 +255,10 @@ class GridSearch(PointSearch):
         until: T, the last step at which D_t changes.
         step: t.
 
-    Cost of a step: |D_t| evaluations, 16 384 at once; |D_t| grows as t^{2d}. Raises ValueError for numbers out of range
-    and for a domain with constraints, another number of coordinates or a D_T of more than a million points.
+    Cost of a step: |D_t| evaluations, 16 384 at once; |D_t| grows as t^{2d}.
+
+    Raises ValueError for a ``lipschitz`` that is not finite and >= 0 and an ``until`` or ``step`` below 1; and, when a
+    domain is searched, for constraints, another number of coordinates and a D_T of more than a million points.
     """
 
     lipschitz: float | Sequence[float] = 1.0
@@ -338,7 +341,12 @@ class LoweredEnds(AcquisitionFunction):
     point. An upper confidence bound alone starts at the 2^d corners, where uncertainty is largest. Siivola et al. 2018
     and Oh, Gavves & Welling 2018 describe the problem; the quadratic prior mean is our simpler remedy.
 
-    ``acquisition`` is a, over [x, time]; ``bounds`` the box, (2, d); ``loss`` c >= 0, the loss expected at a corner.
+    Args:
+        acquisition: a, over [x, time].
+        bounds: (2, d), the box.
+        loss: c >= 0, in the units of a: the loss expected at a corner.
+
+    Called with the same X as a.
     """
 
     def __init__(self, acquisition: AcquisitionFunction, bounds: Tensor, loss: float) -> None:

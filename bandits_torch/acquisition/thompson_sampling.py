@@ -1,5 +1,5 @@
-"""Randomised choices: joint draws of the posterior over a finite set; pathwise draws over large sets of arms or the
-points of a domain; and the probability of playing an arm."""
+"""Randomised choices: joint draws of the posterior over a finite set; pathwise draws (a draw of the prior, corrected by
+the data) over large sets of arms or the points of a domain; and the probability of playing an arm."""
 
 from __future__ import annotations
 
@@ -40,10 +40,12 @@ _NEGLIGIBLE = 1e-12  # observations with a smaller covariance over time with the
 class IndependentDraws(AcquisitionFunction, ABC):
     """Evaluates point i of a batch on draw i of the posterior; the draws are independent.
 
-    With m pending points (``set_X_pending``, m x d) the next point is evaluated on draw m. So the q points that BoTorch
-    chooses sequentially maximise q independent draws (Kandasamy et al. 2018, Parallelised Bayesian optimisation via
-    Thompson sampling, Algorithm 1). The value of X with q > 1 points is the sum of their values, as in BoTorch's
-    ``PathwiseThompsonSampling``. Subclasses make the first draw at construction (``_draws``).
+    With m pending points (``set_X_pending``, m x d) the next point is evaluated on draw m. The q points that BoTorch
+    chooses sequentially then maximise q independent draws, as in parallel Thompson sampling
+    (Kandasamy et al. 2018, Parallelised Bayesian optimisation via Thompson sampling, Algorithm 1). The value of X with
+    q > 1 points is the sum of their values, as in BoTorch's ``PathwiseThompsonSampling``.
+
+    Subclasses make the first draw at construction (``_draws``). Each further draw is made when it is first needed.
 
     Attributes:
         is_draw: True: while pulls are pending, a policy draws from the posterior without them.
@@ -79,22 +81,25 @@ class ThompsonSampling(IndependentDraws):
     The draw is made at construction, jointly over all choices: independent draws of the marginals would ignore the
     correlation of neighbouring arms and explore far too much. With ``ArmGP`` the choices are its arms, each batch
     member has a separate draw, and X are arm indices. With any other model X must be rows of ``choices``.
+    Batches of q > 1 points are the maximisers of q independent draws (``set_X_pending``, ``IndependentDraws``).
 
     Args:
         model: an ``ArmGP``, or any single-output BoTorch model together with ``choices``.
         width: v_t of GP-TS (Chowdhury & Gopalan 2017, Algorithm 2), which scales the posterior standard
             deviation; 1 is plain Thompson sampling. A number, a tensor of ``model.batch_shape`` or a ``Width``.
-        base_samples: standard normal numbers, ``model.batch_shape x N``, for the first draw; other draws use PyTorch's
-            global generator.
+        base_samples: standard normal numbers, ``model.batch_shape x N``, for the first draw; by default, and for
+            further draws (for pending points) always, they come from PyTorch's global generator.
         choices: ``N x d`` inputs, for a model other than ``ArmGP``.
         time: when the arms will be pulled, for a drifting ``ArmGP`` (default: its latest observation).
         X_pending: points chosen and not yet observed, ``m x d``, as ``set_X_pending`` takes them.
         root: R, ``model.batch_shape x N x N``, of draws mu + width R z with standard normal z, in place of a root of
             the posterior covariance (``PredictiveSampling``); for an ``ArmGP``.
 
-    Cost: O(N^2) per batch member of a static ``ArmGP`` in the covariance form (``joint_root``). Any other model needs a
-    Cholesky factor of the N x N posterior covariance, O(N^3), with the smallest sufficient jitter if it fails. Raises
-    ValueError for ``base_samples`` of another shape, and for superfluous or missing ``choices``.
+    Cost: O(N^2) per batch member of a static ``ArmGP`` in the covariance form, which updates a root of its covariance
+    with each observation (``joint_root``). Any other model needs a Cholesky factor of the N x N posterior covariance,
+    O(N^3), with the smallest sufficient jitter, from 1e-12 of the largest variance upwards, if the factorisation fails.
+
+    Raises ValueError for ``base_samples`` of another shape, and for superfluous or missing ``choices``.
     """
 
     def __init__(
@@ -494,12 +499,14 @@ class PathwisePointDraw(IndependentDraws):
             their own noise variances.
         width: as for ``ThompsonSampling``.
         time: the time of the draw, if inputs have a time column; the time in X is ignored.
-        seeds: one per batch member; they determine the draws.
+        seeds: one per batch member; they determine the draws. Batches of q > 1 points are the
+            maximisers of q independent draws (``set_X_pending``, ``IndependentDraws``).
         features: number of random Fourier features, even.
         X_pending: points chosen and not yet observed, ``m x d``, as ``set_X_pending`` takes them.
 
-    Cost: with n observations, O(n^3 + n^2 features) per draw and O(n + features) per evaluated point. Raises ValueError
-    for a model or kernel of another kind, and arguments that do not fit it.
+    Cost: with n observations, O(n^3 + n^2 features) per draw and O(n + features) per evaluated point.
+
+    Raises ValueError for a model or kernel of another kind, and arguments that do not fit it.
     """
 
     def __init__(

@@ -139,7 +139,8 @@ class qUpperConfidenceBound(acquisition.qUpperConfidenceBound):  # named as in B
     may be a ``Width``, which is evaluated once. For q = 1 its expectation is ``UpperConfidenceBound``.
 
     Args:
-        model, width: as for ``UpperConfidenceBound``.
+        model: any single-output BoTorch model; a ``Width`` needs an ``OnlineModel``.
+        width: a number >= 0, a tensor that broadcasts to ``model.batch_shape``, or a ``Width``.
         sampler, objective, posterior_transform, X_pending: as in BoTorch.
 
     Called with X, ``t_batch x q x d``, it returns ``t_batch`` values in units of reward. Source: Wilson et al. 2017,
@@ -171,9 +172,10 @@ class SimultaneousBand(Described):
     """mu + width sigma, where the width is a quantile of max_x |f(x) - mu(x)| / sigma(x) under the joint posterior.
 
     It is the narrowest width that is valid at all arms at once. Calling it with a model returns the UCB at the time of
-    the latest observation. The theorem (``simultaneous_width``) is Bayesian: for f drawn from the model's prior, with
-    its drift and Gaussian noise of variance lambda, the band of each step contains f at all arms with probability
-    1 - delta. ``mean_excess`` gives the consequence for the regret.
+    the latest observation; a policy passes the step's time and random numbers. The theorem (see ``simultaneous_width``)
+    is Bayesian: for f drawn from the model's prior, with the model's drift and Gaussian noise of variance lambda, the
+    band of each step contains f at all arms with probability 1 - delta. ``mean_excess`` gives the consequence for the
+    regret.
 
     Source: Srinivas et al. 2010, Lemma 5.1, with the quantile in place of its union bounds; derived in
     ``theory/prior_widths.py``.
@@ -182,8 +184,9 @@ class SimultaneousBand(Described):
         delta: failure probability of a step.
         draws: M; the width is conservative by at most 1/(M + 1) in probability, and varies less for larger M.
 
-    Cost: that of ``joint_root``, O(N^3) a step under drift, and O(M N^2) for the draws. Raises ValueError unless 0 <
-    ``delta`` < 1 and ``draws`` is an integer >= 1/delta - 1.
+    Cost: that of ``joint_root``, O(N^3) a step under drift, and O(M N^2) for the draws.
+
+    Raises ValueError unless 0 < ``delta`` < 1 and ``draws`` is an integer >= 1/delta - 1.
     """
 
     def __init__(self, delta: float = 0.1, draws: int = 199) -> None:
@@ -209,10 +212,15 @@ class SimultaneousBand(Described):
 
 
 class UniformFirst(UpperConfidenceBound):
-    """mu + width sigma, except that the first arm of each replicate is drawn uniformly (Calandriello et al. 2019,
-    Figure 1): until then the index is ``first``, a random number for each arm, ``model.batch_shape x N``.
+    """mu + width sigma, except that the first arm of each replicate is drawn uniformly.
 
-    X are indices of the arms of an ``ArmModel``.
+    Before a replicate's first observation the index is a random number for each arm. This is the first line of Figure
+    1, Calandriello et al. (2019). X are indices of the arms of an ``ArmModel``.
+
+    Args:
+        model, width: as for ``UpperConfidenceBound``.
+        first: independent, identically distributed numbers, ``model.batch_shape x N``; None once all replicates have
+            observations.
     """
 
     def __init__(self, model: ArmModel, width: float | Tensor | Width, first: Tensor | None = None) -> None:
@@ -237,10 +245,16 @@ class UniformFirst(UpperConfidenceBound):
 class DualMixtureBound(AcquisitionFunction):
     """The upper bounds of Flynn & Reeb (``DualMixtureWidth.bounds``), computed at construction.
 
-    X are indices of the arms of an ``ArmGP`` that does not drift. For custom index policies:
-    ``IndexPolicy(model, lambda model: DualMixtureBound(model, bound))``. The band of ``DualMixtureWidth``, ``bound``,
-    has the same conditions and cost, and is at least as wide at each arm. Source: Flynn & Reeb 2024 (arXiv 2403.12732).
-    Raises ValueError for arguments of another kind.
+    X are indices of the arms of an ``ArmGP``. Source: Flynn & Reeb 2024 (arXiv 2403.12732). For custom index policies:
+    ``IndexPolicy(model, lambda model: DualMixtureBound(model, bound))``. The bounds are valid under the same conditions
+    as ``DualMixtureWidth``, whose width is one number for all arms, so that its band is at least as wide at each arm.
+
+    Args:
+        model: an ``ArmGP`` that does not drift.
+        bound: a ``DualMixtureWidth``.
+
+    Cost: that of ``DualMixtureWidth``. Raises ValueError for a ``bound`` of another kind, and a ``model`` that it does
+    not support.
     """
 
     X_pending: Any = None  # a tensor or None; BoTorch declares a tensor

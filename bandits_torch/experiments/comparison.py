@@ -148,9 +148,10 @@ def stuck(histories: Mapping[str, History], random: Tensor, steps: int) -> dict[
 
     A policy is stuck if it pulls a single arm for ``steps`` steps or more, and over ``steps`` of them in a row loses
     more than 60 % of what drawing arms at random loses and more than twice what another policy loses. If there are
-    several replicates, half of them must be stuck.
+    several replicates, half of them must be stuck. A policy that stays at a good arm is not stuck, and neither is one
+    whose rivals all lost as much.
 
-    ``histories`` and ``random`` as for ``compare``; ``steps``: number of steps between two ``Starts``.
+    ``histories`` and ``random`` as for ``compare``, over arms; ``steps``: number of steps between two ``Starts``.
     """
     regret = {name: history.regret for name, history in histories.items() if name != "random"}
     mean = {name: _over(values.mean(0), steps) for name, values in regret.items()}
@@ -200,9 +201,13 @@ def with_whole_run(
     is better than chance (``"late"``: it is surely better and lost less than nine tenths of what chance lost, or it
     earned surely more). Then ``preferred`` is advised, or else the one that lost least in the long play.
 
-    ``whole`` compares the same stretches of the long play. In it, policies were ``stuck``, or ``ahead``: they surely
-    earned more than chance (``Earned.ahead``). ``auto``, which needs the least prior knowledge, is ``preferred``; None
-    for rewards of 0 and 1 and counts, where other policies need no more.
+    Args:
+        advice: from the plays from several starts.
+        whole: the comparison on the same stretches of the long play.
+        stuck: policies that were stuck in the long play (``stuck``).
+        ahead: policies that surely earned more than chance in the long play (``Earned.ahead``).
+        preferred: the policy to advise among equals, by default ``auto``, which needs the least prior knowledge; None
+            for rewards of 0 and 1 and counts, where other policies need no more.
     """
     clear = whole.verdict != "random" and whole.of_random < _CLEARLY
     late = advice.verdict == "random" and (clear or whole.policy in ahead)
@@ -286,8 +291,12 @@ _ALONE = "auto,random,discounted_ts,glr_kl_ucb,sliding_window_ucb,sw_gp_ucb,tv_g
 
 
 def policies_for(found: Diagnosis) -> tuple[list[str], str]:
-    """The policies that fit a table, and the reason in words: those that model rewards of 0 and 1, or counts, as such,
-    and, if arms are not clearly correlated, some that treat each arm by itself."""
+    """The policies that fit a table, and the reason in words.
+
+    Rewards of 0 and 1, and counts, add policies that model them as such: Thompson sampling with a Beta distribution and
+    bounds by Kullback-Leibler divergence; rewards of 0 and 1 also add bounds on the log-odds. If arms are not clearly
+    correlated, policies that treat each arm by itself replace some that do not.
+    """
     if found.values in ("0/1", "counts"):
         names = _BINARY if found.values == "0/1" else _COUNTED
         return names.split(","), f"Because rewards are {found.values}"
@@ -355,11 +364,13 @@ def compare(
     A record is played again, from several starts; replicates of a simulation are compared as they are.
 
     Args:
-        problem, histories: that were played, by policy; ``random`` is not compared.
+        problem: the problem that was played.
+        histories: by policy; ``random`` is not compared.
         random: (R, T) expected regret of drawing arms at random.
         build: builds a policy from its name, a problem and the number of steps.
-        seed, capture: of the plays from several starts, as for ``run``.
+        seed: of the noise in the plays from several starts.
         earned: what the policies earned; None: no sentence about it.
+        capture: of the plays from several starts, as for ``run``.
     """
     raced = [name for name in histories if name != "random"]
     first = next(iter(histories.values()))

@@ -51,7 +51,11 @@ def random_regret(problem: Problem, horizon: int) -> Tensor:
 
 
 def best_arms(problem: Problem, horizon: int) -> Tensor:
-    """The available arm of largest expected reward at each step 1 to T, the ``horizon``; ties go to the smallest index.
+    """The available arm of largest expected reward at each step; ties go to the smallest index.
+
+    Args:
+        problem: over arms; read at steps 1 to T.
+        horizon: T, number of steps.
 
     Returns (R, T) integers on the CPU, R as for ``random_regret``. Cost O(R N) per step. Raises ValueError for a
     horizon below 1, and for a problem over the points of a domain.
@@ -244,13 +248,14 @@ class Earned:
 def earned(problem: Problem, histories: Mapping[str, History], random: Tensor) -> Earned:
     """What the policies of a race earned, and what random play, a single arm and the best arm of each step would have.
 
-    The largest reward of a row of a table (``Replay``) is partly luck. So the attainable total is estimated: the best
-    arm of a row is chosen from all other rows (``smoothing.best_smoothed``). The estimate is low if arms change faster
-    than noise can be averaged out.
+    The rewards of a table (``Replay``) are noisy, so the largest reward of a row is partly luck. The attainable total
+    is therefore estimated: the best arm of a row is chosen from all other rows (``smoothing.best_smoothed``), so that
+    the row's own noise has no influence. The estimate is low if arms change faster than noise can be averaged out.
 
     The intervals for a table are about its noise: if nothing can be learned, the sum over rows of a policy's reward
-    minus the row's mean is a martingale, whose variance is estimated by the sum of squares (with ``two_more_rare``).
-    The intervals for a simulation are about its replicates, whose totals are taken to be normal.
+    minus the row's mean is a martingale, whose variance is estimated by the sum of squares. If most rewards are equal,
+    for example 0, two rewards of the rare kind are added (``two_more_rare``). The intervals for a simulation are about
+    its replicates, whose totals are taken to be normal.
 
     ``problem`` is the one that was played; ``histories`` and ``random`` as for ``standings``.
 

@@ -39,8 +39,16 @@ from bandits_torch.threads import cores, exactly
 
 @dataclass(frozen=True)
 class Block:
-    """A batch of ``replicates`` >= 1, numbered from ``first_replicate``, each of ``horizon`` >= 1 steps, with the
-    ``seed`` of all their random numbers. Raises ValueError for other integers."""
+    """A batch of replicates.
+
+    Args:
+        replicates: how many there are, >= 1.
+        horizon: number of steps of each, >= 1.
+        first_replicate: number of the first, >= 0.
+        seed: of all random numbers, >= 0.
+
+    Raises ValueError for numbers out of range.
+    """
 
     replicates: int
     horizon: int
@@ -114,8 +122,15 @@ MakePolicy = Callable[[Problem, Block], Policy]
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """One policy on one problem, with their names in tables and files, for one block of replicates (with fewer steps if
-    the problem ends earlier). ``capture`` as for ``run``."""
+    """One policy on one problem, for one block of replicates.
+
+    Args:
+        problem, policy: their names in tables and files.
+        make_problem: ``ProblemSetting``, or any other function of a block.
+        make_policy: ``RecipeSetting``, or any other function of a problem and a block.
+        block: replicates and number of steps (fewer if the problem ends earlier).
+        capture: as for ``run``.
+    """
 
     problem: str
     policy: str
@@ -145,8 +160,9 @@ class Cell:
     def key(self) -> str:
         """File name of the result: readable labels and replicates, then a digest of what determines the result.
 
-        The digest covers all attributes, this package's version, and the content of a data file. Raises ValueError for
-        settings that cannot be described: a lambda, or an option that is an object.
+        The digest covers problem and policy with all options, block, seed, ``capture`` and this package's version; for
+        data, the path and the content of a file, but not that of a folder. Raises ValueError for settings that cannot
+        be described: a lambda, or an option that is an object.
         """
         labels = [self.problem, self.policy]
         parts: dict[str, Any] = {"block": asdict(self.block), "labels": labels, "version": __version__}
@@ -271,8 +287,9 @@ def processes(cells: Sequence[Cell], threads: int, jobs: int) -> Iterator[tuple[
     unfinished cells fail: run the sweep again to continue. The processes end when this process ends, for any reason.
     Raises ValueError for policies or problems defined in a notebook, because the processes cannot import them.
 
-    Joblib is not used: if this process is killed, joblib's workers finish their cells. Outcomes are passed in files,
-    because the pool would wait forever for the rest of a long message from a process that has died.
+    Joblib is not used: if this process is killed, joblib's workers finish their cells, and there is no public way to
+    let them watch their parent. Outcomes are passed in files, because the pool would wait forever for the rest of a
+    long message from a process that has died.
     """
     _require_importable(cells)
     context = multiprocessing.get_context("spawn")
@@ -326,8 +343,9 @@ def _interrupts_held_back() -> Iterator[None]:
 def on_ray(cells: Sequence[Cell], threads: int, jobs: int) -> Iterator[tuple[Cell, Outcome]]:
     """Run the cells as tasks of Ray, ``threads`` CPUs each; yields cells as they end. Needs the extra ``ray``.
 
-    Uses the Ray instance to which the caller is connected, or the cluster named by ``RAY_ADDRESS`` (its machines need
-    this package and the data at the same paths), or else one on this machine for ``jobs`` parallel tasks.
+    Uses the Ray instance to which the caller is connected, or else the cluster named by ``RAY_ADDRESS`` (its machines
+    need this package and the data at the same paths). Without either, starts Ray on this machine for ``jobs`` parallel
+    tasks, and stops it afterwards.
     """
     ray = _import_ray()
     started = not ray.is_initialized()
@@ -359,7 +377,10 @@ ENGINES: dict[str, Engine] = {"local": here, "processes": processes, "ray": on_r
 
 def find_engine(name: str, threads: int, jobs: int | None) -> tuple[Engine, int]:
     """The engine of this name and the number of cells that it runs at once, by default as many as the CPUs allow.
-    Raises ValueError for other arguments, and ImportError if Ray is needed but not installed."""
+
+    Raises ValueError for an unknown name, for more threads than CPUs (except on Ray), and for processes with more
+    threads in all than CPUs; ImportError if Ray is needed but not installed.
+    """
     validation.require(name in ENGINES, "engine", name, f"one of {', '.join(ENGINES)}")
     validation.positive_integer("threads", threads)
     if name == "ray":

@@ -1,4 +1,7 @@
-"""Pages about a race or a live system: one HTML file without scripts, from ``page.html`` or ``live.html``."""
+"""Pages about a race or a live system: one HTML file without scripts that loads nothing.
+
+The templates are ``page.html`` and ``live.html``; this module computes the values and pictures in them.
+"""
 
 from __future__ import annotations
 

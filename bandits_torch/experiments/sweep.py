@@ -146,8 +146,10 @@ def run_cells(
     out: str | os.PathLike[str] | None = None,
     progress: bool = False,
 ) -> Iterator[tuple[Cell, Outcome]]:
-    """Run cells, or read their files in ``out`` first; yields each with its history or ``Failure`` as it ends.
-    Arguments as for ``sweep``."""
+    """Run cells, or read their files in ``out``; yields each with its history or ``Failure`` as it ends.
+
+    Arguments as for ``sweep``. Cells read from files come first. Files are written atomically.
+    """
     validation.require(len(cells) > 0, "cells", list(cells), "at least one problem and one policy")
     runs, at_once = find_engine(engine, threads, jobs)
     paths = {} if out is None else {cell: Path(out) / cell.key for cell in cells}
@@ -176,7 +178,9 @@ Build = Callable[[Problem, int], Policy]
 
 
 class FromStep(Problem):
-    """``horizon`` steps of another problem over arms, with its prior knowledge and times: step 1 is its step ``first``.
+    """``horizon`` steps of another problem over arms: step 1 is step ``first`` of the other.
+
+    Prior knowledge and times are those of the other problem.
 
     Raises ValueError for steps that the problem does not have, and for a problem over the points of a domain.
     """
@@ -265,10 +269,12 @@ def play_starts(
     """Play policies, built anew at each start, on stretches of a problem that do not overlap.
 
     Args:
-        problem, horizon: the first T steps are cut into stretches (``starts_of``).
+        problem: its first T steps are cut into stretches (``starts_of``).
         policies: by name, each a function of a problem and its number of steps that builds the policy.
+        horizon: T.
         seed: of the noise; start k = 0, 1, ... plays with ``seed`` + k.
-        progress, capture: as for ``run``.
+        progress: show a bar for each play.
+        capture: as for ``run``.
 
     Cost: about one play of each policy for T steps. Raises ValueError as ``run``.
     """

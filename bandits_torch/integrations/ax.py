@@ -28,11 +28,12 @@ class BanditNode(ExternalGenerationNode):
 
     Every parameter has coordinates in the policy's unit cube: one for a range, its logarithm, an integer or an ordered
     choice (its rank), and one per value for other choices. Fixed parameters are passed on. Points that are pending in
-    Ax are pending pulls (``Policy.choose_many``), except completed trials while a metric lacks data.
+    Ax lower the variance (``Policy.choose_many``) and leave the mean unchanged. Ax also calls a completed trial pending
+    while any metric lacks data; here such a trial is not pending.
 
     A point may be generated again, because the objective may have changed there. Standard errors in Ax's data are not
-    used. Ax cannot save external nodes, so save the experiment with another generation strategy. After loading, a new
-    node learns the experiment's trials again.
+    used. The node holds its policy in memory. Ax cannot save external nodes, so save the experiment with another
+    generation strategy. After loading, a new node learns the experiment's trials again.
 
     Args:
         policy: called with a ``Domain``, ``search`` and ``seed``; by default ``recipes.auto``. Other recipes take a
@@ -43,9 +44,10 @@ class BanditNode(ExternalGenerationNode):
         seed: seed of all random numbers.
         name, transition_criteria: of ``GenerationNode``.
 
-    Cost: a step of the policy for each arm learned and each pending arm. Raises ValueError for arguments of another
-    type, and while generating for several objectives, constraints on outcomes or parameters, and parameters that depend
-    on others.
+    Cost: a step of the policy for each arm learned and each pending arm.
+
+    Raises ValueError for arguments of another type, and while generating for several objectives, constraints on
+    outcomes or parameters, and parameters that depend on others.
     """
 
     def __init__(

@@ -32,9 +32,10 @@ class BanditSampler(BaseSampler):
     because of a condition, the policy learns it at the middle of the parameter's range. A new parameter is first
     sampled by ``independent_sampler``. Then the policy is built again over the larger cube and learns all trials again.
 
-    Running trials count as pending (``Policy.choose_many``), so ``n_jobs`` works, and so do several processes on one
-    storage. Failed and pruned trials are not learned. An infinite value is learned as the worst (or best) finite value
-    so far.
+    Running trials count as pending (``Policy.choose_many``): they lower the variance and leave the mean unchanged. So
+    ``n_jobs`` works, and so do several processes on one storage; a process sees which parameters the running trials of
+    the others have suggested. Failed and pruned trials are not learned, and pruners do not use the sampler. An infinite
+    value is learned as the worst (or best) finite value so far.
 
     Args:
         policy: called with a ``Domain``, ``search`` and ``seed``; by default ``recipes.auto``. Other recipes, such as
@@ -48,6 +49,7 @@ class BanditSampler(BaseSampler):
         seed: seed of all random numbers; None: a different one for every sampler.
 
     Cost: a step of the policy for each trial learned and each running trial; all again when the parameters change.
+
     Raises ValueError for arguments of another type, and while sampling for several objectives and for constraints.
     """
 

@@ -1,4 +1,7 @@
-"""Hyperparameter schedules for a population of training runs, independent of the tool that runs it."""
+"""Hyperparameter schedules for a population of training runs, independent of the tool that runs it.
+
+The gains of the members are modelled as Gaussian processes over hyperparameters and time, which propose new values.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +55,11 @@ class Range(Axis):
 
 
 class Ranges(Space):
-    """A space of ``Range`` axes, ``axes`` by name, in D columns."""
+    """A space of ``Range`` axes in D columns.
+
+    Args:
+        axes: by name, in order; at least one.
+    """
 
     def __init__(self, axes: Mapping[str, Range]) -> None:
         super().__init__(axes)
@@ -118,10 +125,11 @@ class Population:
         m0(x) + m(x) + width sqrt(v(x)),    m0(x) = -mean of (2 x_j - 1)^2 over the numeric ranges,
 
     at the score and time of the member whose weights are taken over. v counts the current stretches of other members
-    as if their gains were known (Desautels, Krause & Burdick 2014, GP-BUCB). The prior mean m0 says that the best value
-    usually lies inside its range (``LoweredEnds``). Candidates, rounded to values, are Sobol points, values tried
-    before and their neighbours, and then neighbours of the best. Until two gains are known, and for a ``source`` that
-    has not reported, proposals are Sobol points.
+    as if their gains were known (Desautels, Krause & Burdick 2014, GP-BUCB). m0 is the prior mean: the best value
+    usually lies inside its range, but without m0 an upper bound begins at the ends, where uncertainty is largest.
+    Candidates are Sobol points, values tried before and their neighbours, and then neighbours of the best. All are
+    rounded to values, so integers and categories are never relaxed. Until two gains are known, and for a ``source``
+    that has not reported, proposals are Sobol points.
 
     Args:
         space: the ranges of the hyperparameters. Values are numbers; the value of a category is its position.
@@ -260,9 +268,13 @@ def _neighbours(X: Tensor, distance: float, generator: torch.Generator) -> Tenso
 def levelled(time: Tensor, gain: Tensor) -> Tensor:
     """Normal scores of gains among the gains of about the same time, (n,).
 
-    Gains shrink by orders of magnitude as training converges, and only their order at the same time matters for a
-    choice. So the score is the normal quantile of a gain's relative rank among the gains whose stretches began at most
-    1.5 intervals before or after its own. ``time``, in intervals, and ``gain``, minus infinity for a failed run: (n,).
+    Gains shrink by orders of magnitude as training converges, and a run that collapses loses more than all others gain
+    together. Only the order of gains at the same time matters for a choice. So the score is the normal quantile of a
+    gain's relative rank among the gains whose stretches began at most 1.5 intervals before or after its own.
+
+    Args:
+        time: (n,) in intervals.
+        gain: (n,); minus infinity for a failed run.
     """
     near = ((time.unsqueeze(-1) - time).abs() <= _NEAR).double()
     less = (gain < gain.unsqueeze(-1)).double() + 0.5 * (gain == gain.unsqueeze(-1)).double()
@@ -282,8 +294,13 @@ def mixture_of_gains(
 
     The six processes with the largest evidence predict together, weighted by it.
 
-    ``X``: (n, d), about in the unit cube; ``time``: (n,), in intervals; ``target``: (n,), of mean about 0 and variance
-    about 1; ``pending``: (1, k, d + 1), [x, time] of stretches whose gain is not known yet, which lower the variance.
+    Args:
+        X: (n, d) in the unit cube; some columns may exceed it slightly.
+        time: (n,), in intervals.
+        target: (n,), of mean about 0 and variance about 1.
+        pending: (1, k, d + 1), [x, time] of stretches whose gain is not known yet, which lower the variance.
+        seed: seed of the sequence.
+
     Cost: O(P n^3), P = 32 priors.
     """
     n, d = X.shape

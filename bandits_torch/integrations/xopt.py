@@ -39,14 +39,15 @@ class TimeVaryingUCBGenerator(Generator):
     """Upper confidence bounds of the recipe ``auto`` over the variables; each shot is learned once.
 
     It replaces Xopt's ``time_dependent_upper_confidence_bound``, which fits a new model to all data for every shot.
-    At most ``capacity`` shots are held, so the cost of a shot does not grow. No initial data are needed: the first
-    shots are Sobol points.
+    Kernels over time, length-scales, noise and unit are learned online. At most ``capacity`` shots are held, so the
+    cost of a shot does not grow. No initial data are needed: the first shots are Sobol points.
 
     With constraints, each constrained output has a separate model, and the generator maximises
 
         (upper bound of the objective in its learned unit) + sum_i ln P(constraint i holds),
 
-    which is no guarantee: for limits that must hold use ``recipes.safe_gp_ucb``.
+    so it avoids points that break a constraint with near certainty. This is no guarantee: shots may break constraints
+    that are still being learned. For limits that must hold use ``recipes.safe_gp_ucb``.
 
     Rows without a finite objective, constraints and time are not learned. If earlier data change (``remove_data``,
     ``reset_data``), or the objective's direction, a constraint or an attribute, all data are learned again.
@@ -63,9 +64,11 @@ class TimeVaryingUCBGenerator(Generator):
         seed: seed of all random numbers.
         state: the learned state, in Xopt's YAML: after a reload the generator continues with the same bits.
 
-    Cost: a step of ``PointAveraging`` for each shot and each output. Raises ValueError (Xopt's ``VOCSError``) for
-    several objectives, and for discrete or contextual variables. Raises ValueError for an objective to explore,
-    ``max_travel_distances`` that are not one number above 0 for each variable, and a ``move_price`` with constraints.
+    Cost: a step of ``PointAveraging`` for each shot and each output.
+
+    Raises ValueError (Xopt's ``VOCSError``) for several objectives, and for discrete or contextual variables. Raises
+    ValueError for an objective to explore, ``max_travel_distances`` that are not one number above 0 for each variable,
+    and a ``move_price`` with constraints.
     """
 
     name = "time_varying_ucb"

@@ -18,12 +18,16 @@ class ArmCovarianceKernel(Kernel):
     """k(i, j) = C_ij for inputs that are arm indices 0..N-1, stored as floats in one column.
 
     Args:
-        covariance: C, ``batch_shape x N x N``, symmetric and positive semi-definite (``validation.covariance``). A
-            copy is kept as a buffer, not as a parameter.
+        covariance: C, ``batch_shape x N x N``, symmetric and positive semi-definite. A copy is kept as a buffer:
+            it moves with ``.to()`` and is saved in ``state_dict``, but is not a parameter.
         kwargs: passed to ``gpytorch.kernels.Kernel``, such as ``active_dims``.
 
-    Inputs are ``... x n x 1``. Cost: O(n m). Raises ValueError for another matrix, and, on the CPU, for an input that
-    is not an arm's index.
+    Inputs are ``... x n x 1``. On the CPU they are checked to be whole numbers in 0..N-1; on other devices
+    they are not checked, because a check would synchronise with the device. Cost: O(n m).
+
+    Raises ValueError for a matrix that is not square, finite, symmetric (to sqrt(machine epsilon) times its
+    largest entry) or positive semi-definite (no eigenvalue below minus sqrt(machine epsilon) times the largest), and
+    for an input that is not an arm's index.
 
     Source: a Gaussian process over a finite set is its covariance matrix (Rasmussen & Williams 2006, section 2.2).
     """
@@ -96,8 +100,9 @@ def estimate_covariance(table: Tensor, shrinkage: float | str = "auto") -> Tenso
     Returns:
         N x N, symmetric and positive semi-definite.
 
-    With missing rewards, S_ij uses the n_ij rows where both arms have a reward (0 where n_ij < 2). Negative eigenvalues
-    of C are then set to 0. Cost: O(T N^2 + N^3).
+    Missing rewards: each column is centred by its mean, and S_ij uses the n_ij rows where both arms have
+    a reward (0 where n_ij < 2). Such a matrix may be indefinite; negative eigenvalues of C are then set to 0,
+    which can only raise variances. Cost: O(T N^2 + N^3).
 
     Raises ValueError for a table that is not two-dimensional, holds infinities, or has an arm with fewer than 2
     rewards, and for another shrinkage.
@@ -145,8 +150,9 @@ class PeriodKernel(Kernel):
     """h(p, p') = v if p = p', else 0: an independent offset for each period, shared by all arms.
 
     In a sum with a kernel over arms (``arm_context_kernel(..., combine="sum")``) a reward is f(x) + b_p + noise with
-    independent b_p ~ N(0, v): batches, plates, days, operators. A control arm has a known f(x): give it a zero row in
-    an ``ArmCovarianceKernel``, and its rewards measure b_p up to noise.
+    independent b_p ~ N(0, v): batches, plates, days, operators. Rewards of one period are compared with each other,
+    and arms across periods through arms that were pulled in both. A control arm has a known f(x): give it a zero row
+    in an ``ArmCovarianceKernel``, and its rewards measure b_p up to noise.
 
     Args:
         variance: v >= 0, in squared units of reward: a number or a tensor of the batch shape; not a parameter.

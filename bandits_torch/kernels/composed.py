@@ -1,5 +1,8 @@
-"""Kernels composed of others: space x time, arm x context, a stack of candidate priors; and their Fourier features,
-registered with BoTorch for its pathwise sampling."""
+"""Kernels composed of others: space x time, arm x context, a stack of candidate priors; and their Fourier features.
+
+The features are registered with BoTorch, so its pathwise sampling works on any GP with a ``SpatioTemporalKernel`` whose
+two kernels have Fourier features.
+"""
 
 from __future__ import annotations
 
@@ -133,8 +136,8 @@ def _over(name: str, kernel: Kernel, first: int, count: int) -> Kernel:
 
 
 def kernel_of_member(kernel: Kernel, index: int) -> Kernel:
-    """A copy of the kernel of batch member ``index``, modulo the size of the batch. ``active_dims`` are set aside,
-    because GPyTorch would index them too."""
+    """A copy of the kernel of batch member ``index``; without a batch, or in a batch of one, that kernel for every
+    index. ``active_dims`` are set aside, because GPyTorch would index them too."""
     whole = copy.deepcopy(kernel)
     if not len(kernel.batch_shape):
         return whole

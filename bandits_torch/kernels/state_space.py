@@ -21,6 +21,8 @@ _MOST_HARMONICS = 1000
 class Component:
     """k(tau) = h^T e^{F tau} P h sum_j w_j cos(omega_j tau) for tau >= 0, with F = -rate I + shift, shift nilpotent.
 
+    e^{F tau} = e^{-rate tau} (I + shift tau + (shift tau)^2 / 2 + ...) ends after p terms. Batch dimensions are first.
+
     Attributes:
         rate: ``batch``.
         shift, covariance: shift and P, ``batch x p x p``.
@@ -203,9 +205,9 @@ class StateSpace:
         """GPyTorch's exp(-2 sin^2(pi tau / period) / lengthscale), truncated to its harmonics 0, ..., ``order``.
 
         The kernel is sum_j q_j cos(2 pi j tau / period) with q_0 = I_0(z) e^{-z}, q_j = 2 I_j(z) e^{-z} and
-        z = 1 / lengthscale (Solin & Sarkka 2014, equations 25-28). ``order`` None: the sum of the q_j left out, which
-        bounds the error of a covariance, is at most ``tolerance``; ValueError if that takes more than 1 000 harmonics.
-        ``lengthscale``, ``period_length``: ``batch``.
+        z = 1 / lengthscale (Solin & Sarkka 2014, equations 25-28). The error of a covariance is at most the sum of the
+        q_j left out. If ``order`` is None, it is chosen so that this sum is at most ``tolerance``; ValueError if that
+        takes more than 1 000 harmonics. The weights q_j have gradients. ``lengthscale``, ``period_length``: ``batch``.
         """
         z = (1 / lengthscale).double().cpu()
         if order is None:

@@ -63,7 +63,9 @@ class MarkovTimeKernel(TimeKernel):
     """A covariance k(s, t) between times with k(r, t) k(s, s) = k(r, s) k(s, t) for r <= s <= t.
 
     With such a kernel, a model over a fixed set of arms updates its posterior from step to step without the past
-    observations, and its state is one number per arm. Inputs are times in one column, ``... x n x 1``, in any unit.
+    observations, and its state is one number per arm, the smallest possible.
+    Inputs of the kernel are times in one column, ``... x n x 1``, in any unit.
+
     Parameters take the dtype of the tensors they are built from; Python numbers give float64.
 
     Source: Rasmussen & Williams 2006, appendix B.2. Constructor arguments are those of ``gpytorch.kernels.Kernel``.
@@ -247,11 +249,12 @@ def elapsed_between(s: Tensor | float, t: Tensor | float) -> Tensor:
 class StateSpaceTimeKernel(TimeKernel):
     """A stationary kernel over time that has a linear Gaussian state.
 
-    ``state_space()`` gives its state, with which an ``ArmGP`` learns at a cost that does not grow with time. Its sum or
-    product with a kernel that ``state_space_of`` supports is a ``StateSpaceTimeKernel`` too.
+    ``forward`` gives its covariance, so it works wherever a GPyTorch kernel does. ``state_space()`` gives its state,
+    with which an ``ArmGP`` learns at a cost that does not grow with time. Its sum or product with a kernel that
+    ``state_space_of`` supports is a ``StateSpaceTimeKernel`` too.
 
-    Inputs are times in one column, ``... x n x 1``, in any unit. Parameters take the dtype of the tensors they are
-    built from; Python numbers give float64.
+    Inputs are times in one column, ``... x n x 1``, in any unit. Differences are taken first, so a clock of 1e9 loses
+    no precision. Parameters take the dtype of the tensors they are built from; Python numbers give float64.
 
     Source: Hartikainen & Sarkka 2010. Constructor arguments are those of ``gpytorch.kernels.Kernel``.
     """

@@ -48,9 +48,10 @@ class RealisedInformationWidth(NormWidth):
     ``horizon``. For M restart intervals, pass delta/M.
 
     Args:
+        rkhs_bound, noise_scale, delta: B, R, delta.
         horizon: T >= 1, for windows and changing functions; None for growing data and a fixed function.
 
-    Raises ValueError for arguments out of range.
+    Raises ValueError unless B >= 0, R > 0, 0 < delta < 1 and ``horizon`` (if given) is an integer >= 1.
     """
 
     def __init__(
@@ -87,11 +88,14 @@ class DualMixtureWidth(NormWidth):
     ||f_t(X) - y|| <= rho + V sqrt(n) replaces (1), and B bounds the norm of f_t alone.
 
     Args:
+        rkhs_bound, noise_scale, delta: B, R (None: sqrt(lambda)) and delta.
         horizon: T >= 1, for windows and restarts; None for growing data.
         drift: V >= 0, a bound on max_x |f_s(x) - f_t(x)| between now, t, and the time s of every observation held.
 
-    Cost: O(N^3) a step for N arms. A call raises ValueError for a model that is not an ``ArmGP``, or that drifts,
-    because it is then not the ridge regression above.
+    Cost: O(N^3) a step for N arms.
+
+    Raises ValueError unless B >= 0, R > 0, 0 < delta < 1, V >= 0 and ``horizon`` (if given) is an integer >= 1. A call
+    raises it for a model that is not an ``ArmGP``, or that drifts, because it is then not the ridge regression above.
     """
 
     def __init__(

@@ -75,8 +75,10 @@ def optimal_design(
             O(N p + p^2) with linear convergence, and no matrix larger than p x p or N x p, for ranks too large
             for the other two; ``"auto"``: interior point up to 1 000 arms, active set above.
 
-    Raises ValueError for arguments that do not fit the table, and an unknown method. Source: Hong, Li & Tewari 2023,
-    Definition 4.2.
+    Raises ValueError for features that are not (..., N, p) or not finite, a ridge or tolerance that is not
+    positive, a mask that is not boolean over the arms or allows none, and an unknown method.
+
+    Source: Hong, Li & Tewari 2023, Definition 4.2.
     """
     return exploration_problem(features, None, ridge, 1.0, among, tolerance=tolerance, method=method)
 
@@ -338,7 +340,8 @@ def _longest(P: Tensor, dP: Tensor, z: Tensor, dz: Tensor) -> Tensor:
 def active_set(phi: Tensor, g: Tensor, w: Tensor, allowed: Tensor, tolerance: float) -> Tensor:
     """Interior point on a working set that grows by the arms of lowest gradient until it contains the support.
 
-    The optimum has a support of order p. A round costs O(N p^2), and the cube of the working set's size.
+    The optimum has a small support (of order p). A round costs O(N p^2) to score all arms, and the cube of the working
+    set's size to solve. All members of a batch have working sets of the same size.
     """
     rank = phi.shape[-1]
     size = min(allowed.shape[-1], 2 * rank)

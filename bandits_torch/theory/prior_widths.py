@@ -24,7 +24,12 @@ class SrinivasBayesianWidth(Width):
     Source: Srinivas et al. 2010, Theorem 1 (Lemma 5.1); equals sqrt(beta_t). Also for TV-GP-UCB (Bogunovic et al.
     2016), whose model drifts as the function does. Valid for f drawn from the prior and Gaussian noise of variance
     lambda. After a restart ``step`` counts from 1 again, and the guarantee holds for each interval separately.
-    Raises ValueError for arguments out of range.
+
+    Args:
+        num_arms: N >= 1.
+        delta: failure probability.
+
+    Raises ValueError unless ``num_arms`` is an integer >= 1 and 0 < ``delta`` < 1.
     """
 
     of_steps_alone = True
@@ -45,10 +50,15 @@ class CGPUCBWidth(SrinivasBayesianWidth):
     Valid for f over the pairs drawn from the model's prior and Gaussian noise of variance lambda, for any sequence of
     contexts, even one that depends on f.
 
-    With ``num_contexts`` M = 1 the union is over the N pairs of each step's context. This is valid for any number of
+    With ``num_contexts`` 1 the union is over the N pairs of each step's context. This is valid for any number of
     contexts, even infinitely many, if they do not depend on f given the past observations (drawn at random, or by rules
-    that use rewards alone): f at these pairs is then N(mu_{t-1}, sigma_{t-1}^2), as in Srinivas et al. 2010, Lemma 5.1.
-    Raises ValueError for arguments out of range.
+    that use rewards alone). Given the past, f at these pairs is then N(mu_{t-1}, sigma_{t-1}^2), as in Srinivas et
+    al. 2010, Lemma 5.1, and the regret bound of Theorem 1 needs no other pairs.
+
+    Args:
+        num_arms, num_contexts, delta: N, M >= 1, and the failure probability.
+
+    Raises ValueError unless ``num_arms`` and ``num_contexts`` are integers >= 1 and 0 < ``delta`` < 1.
     """
 
     def __init__(self, num_arms: int, num_contexts: int, delta: Parameter) -> None:
@@ -65,10 +75,12 @@ class SrinivasContinuousWidth(Width):
     played, and elsewhere at the nearest grid point, up to 1/t^2.
 
     Args:
+        dim: d, dimension of the domain.
         r: side of the domain, > 0.
         a, b: constants of the derivative bound, > 0, with 4 d a > delta; b in units of reward over length.
+        delta: failure probability.
 
-    Raises ValueError for arguments out of range.
+    Raises ValueError unless ``dim`` is an integer >= 1 and ``a`` > delta / (4 dim).
     """
 
     _times = 1  # T: the number of times at which the function is predicted
@@ -98,8 +110,14 @@ class PriorEliminationFiniteWidth(Width):
     Source: Ziomek et al. 2024, Theorem 4.1 (A); equals their beta_t^p. It is their Theorem 3.1 at delta_A = delta/2, so
     the band fails with probability at most delta/2; the other half covers the noise of the elimination test. T is the
     number of times at which the function is predicted: with a space-time prior, the band holds at every arm and time.
-    Valid under the true prior, with Gaussian noise of variance lambda; delta is that of the whole algorithm.
-    Raises ValueError for arguments out of range.
+    Valid under the true prior, with Gaussian noise of variance lambda.
+
+    Args:
+        num_arms: N >= 1.
+        horizon: T >= 1.
+        delta: failure probability of the whole algorithm.
+
+    Raises ValueError unless ``num_arms`` and ``horizon`` are integers >= 1 and 0 < ``delta`` < 1.
     """
 
     def __init__(self, num_arms: int, horizon: int, delta: Parameter) -> None:
@@ -121,8 +139,17 @@ class PriorEliminationContinuousWidth(SrinivasContinuousWidth):
     Assumption 3.2 would need sqrt(b) in the width, and makes the width too small if b < 1.
 
     Valid under the true prior, with Gaussian noise of variance lambda, at the points played, and elsewhere at the
-    nearest grid point, up to 1/t^2; delta is that of the whole algorithm. The print has T to the power d, although the
-    proof needs only T. At T = 1 it is ``SrinivasContinuousWidth``. Raises ValueError for arguments out of range.
+    nearest grid point, up to 1/t^2. The print has T to the power d, although the proof needs only T. At T = 1 it is
+    ``SrinivasContinuousWidth``.
+
+    Args:
+        dim: d, dimension of the domain.
+        horizon: T >= 1.
+        r: side of the domain, > 0.
+        a, b: constants of the derivative bound, > 0, with 2 d a > delta/2; b in units of reward over length.
+        delta: failure probability of the whole algorithm.
+
+    Raises ValueError unless ``dim`` and ``horizon`` are integers >= 1 and 2 d a > delta/2 (the inner logarithm is > 0).
     """
 
     def __init__(
@@ -141,11 +168,14 @@ def elimination_xi(
     prints no 2 inside the logarithm. That form fails with probability up to delta, because the event is two-sided.
 
     Args:
-        step, noise_scale: t >= 1 and R: numbers or tensors that broadcast together, and so is the result.
+        step: t >= 1.
         num_priors: |U|, the initial number of priors.
+        noise_scale: R.
+        delta: failure probability of the whole algorithm.
         form: ``"two-sided"`` or ``"printed"``.
 
-    Raises ValueError for arguments out of range.
+    ``step`` and ``noise_scale`` are numbers or tensors that broadcast together, and so is the result. Raises ValueError
+    for another ``form``, and numbers out of range.
     """
     validation.one_of("form (xi)", form, "two-sided", "printed")
     check_step(step)

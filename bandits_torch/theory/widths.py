@@ -57,9 +57,12 @@ class MaximumGain:
         max_points: the largest n of any call.
         upper_bound: True gives greedy_n / (1 - 1/e), which a confidence width needs; False gives greedy_n.
 
-    Cost: O(P N^2) for each of ``max_points`` picks, once (in float64 on the CPU); O(1) per call. Raises ValueError at
-    construction for arguments of another kind, and at a call for an n outside 0..``max_points``. On a GPU a check would
-    synchronise, so such entries of a tensor give NaN instead.
+    Cost: O(P N^2) for each of ``max_points`` picks, once (in float64 on the CPU); O(1) per call.
+    Values have the model's dtype; keep ``covariance`` on the model's device.
+
+    Raises ValueError at construction for a matrix that is not a covariance, a noise variance that is not positive and
+    ``max_points`` below 1, and at a call for an n outside 0..``max_points``. On a GPU a check would synchronise, so
+    such entries of a tensor give NaN instead.
     """
 
     def __init__(
@@ -247,7 +250,11 @@ class SrinivasRKHSWidth(Width):
     Source: Srinivas et al. 2010, Theorem 3, as quoted by Chowdhury & Gopalan 2017, section 3.1; equals their
     beta~_t, and sqrt(beta_t) of Srinivas. Valid for noise bounded by R almost surely in a model with
     lambda = R^2, growing data, and the maximum gain gamma_n. It is very loose, and kept for comparison.
-    Raises ValueError for arguments out of range.
+
+    Args:
+        rkhs_bound, delta, gain: B, delta and the provider of gamma_n.
+
+    Raises ValueError unless B >= 0 and 0 < delta < 1.
     """
 
     def __init__(self, rkhs_bound: Parameter, delta: Parameter, gain: GainProvider) -> None:
@@ -351,9 +358,12 @@ class BKBWidth(NormWidth):
             ||w - w~_t||_A~ <= beta~_t(F_0 2^k). The paper says only that "standard guess-and-double techniques can
             be applied"; this is our reading. The noise enters the set in the same way for every guess, so delta is
             not split: with probability 1 - delta no guess at or above the norm is ever refuted, and the width stays
-            below the width for twice the norm (or for F_0). Until a lower guess is refuted, its width is too small.
+            below the width for twice the norm (or for F_0). The theorem's regret bound holds from the first guess at or
+            above the norm. Until a lower guess is refuted, its width is too small, and an arm whose value only a larger
+            norm explains may not be played. ``a_gp_ucb`` instead raises its bound with time, whatever the data.
 
-    Cost: O(m^3). Raises ValueError when called with a model that is not a ``SketchedGP``.
+    Cost: O(m^3). Raises ValueError unless B >= 0 (> 0 for a guess), R > 0 and 0 < delta < 1, and when called with a
+    model that is not a ``SketchedGP``.
     """
 
     def __init__(
@@ -439,9 +449,15 @@ class GPBUCBWidth(WidthAround):
 def uncertainty_sampling(model: ArmModel, count: int, time: float = 0.0) -> Tensor:
     """``count`` arms, ``count x batch_shape``, each with the largest variance after the arms before it are observed.
 
-    Once all of them are pulled and learned, ``GPBUCBWidth`` is valid. ``model`` is over arms, such as ``ArmGP``, and
-    does not change; ``time`` is that of the pulls, for a model that drifts. Source: Desautels, Krause & Burdick 2014,
-    section 4. Cost: one step of the model for each arm. Raises ValueError for arguments of another kind.
+    The choice needs no reward. Once all of them are pulled and learned, ``GPBUCBWidth`` is valid. The model does not
+    change. Source: Desautels, Krause & Burdick 2014, section 4. Cost: one step of the model for each arm.
+
+    Args:
+        model: over arms, such as ``ArmGP``.
+        count: n >= 1.
+        time: time of the pulls, for a model that drifts.
+
+    Raises ValueError for a model that is not over arms, and a ``count`` below 1.
     """
     validation.instance("model", model, ArmModel, "a model over arms")
     validation.positive_integer("count", count)
@@ -470,9 +486,11 @@ class RestartWidth(IGPWidth):
     Args:
         num_intervals: M, the number of intervals that the guarantee covers, >= 1; 1 gives the paper's width. None:
             ceil(T/H), with H the interval of the policy's ``PeriodicRestart``.
+        rkhs_bound, noise_scale, delta, gain, form: as ``IGPWidth``.
         horizon: T, for ``num_intervals=None``.
 
-    Raises ValueError for arguments out of range.
+    Raises ValueError unless ``num_intervals`` or ``horizon`` is an integer >= 1, B >= 0, R > 0 and 0 < delta < 1. With
+    ``horizon``, ``bind`` raises it for a rule that has no interval, or one that does not give M intervals.
     """
 
     def __init__(
@@ -518,8 +536,10 @@ class SlidingWindowWidth(IGPWidth):
     Args:
         window: w, the largest number of observations held, >= 1; None: the window of the policy's rule.
         horizon: T, the number of steps that the guarantee covers, >= 1.
+        rkhs_bound, noise_scale, delta, gain, form: as ``IGPWidth``.
 
-    Raises ValueError for arguments out of range.
+    Raises ValueError unless ``window`` (if given) and ``horizon`` are integers >= 1, B >= 0, R > 0 and 0 < delta < 1.
+    ``bind`` raises it for a rule that has another window, or none.
     """
 
     def __init__(
@@ -565,9 +585,10 @@ class PermutationWidth(NormWidth):
 
     Args:
         num_arms, batches: N and M >= 1.
+        rkhs_bound, noise_scale, delta: B, R (None: sqrt(lambda)) and delta.
         drift: V >= 0; 2 B max_x sqrt(k(x, x)) is always valid.
 
-    Raises ValueError for arguments out of range.
+    Raises ValueError unless N and M are integers >= 1, B >= 0, R > 0, V >= 0 and 0 < delta < 1.
     """
 
     def __init__(

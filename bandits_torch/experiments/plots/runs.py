@@ -1,4 +1,5 @@
-"""Plots of runs: regret, arms pulled, and what policies believe."""
+"""Plots of runs: regret, arms pulled, and what policies believe: posteriors, rates of change and noise, candidate
+priors, and detected changes."""
 
 from __future__ import annotations
 
@@ -56,13 +57,16 @@ def plot_arms(
     """The arm pulled at each step of one replicate, as dots, with the best arm as a line.
 
     Args:
+        history: of one run.
+        ax: axes to draw on; None: a new figure.
         replicate: its row in the history, from 0.
         best: (R, T) or (T,) index of the best arm at each step (``best_arms``), one row for each replicate or one for
             all; None: no line.
         positions: (N,) vertical position of each arm, such as its coordinate; None: its index.
         coordinate: which of the d coordinates to draw, for a history over a continuous domain.
 
-    Raises ValueError for arguments that do not fit the history.
+    Raises ValueError for a replicate or coordinate that does not exist, for ``best`` or ``positions`` of another size,
+    and for either of them on a continuous domain.
     """
     check_replicate(history, replicate)
     points, T = history.arms.dim() == 3, history.horizon
@@ -115,13 +119,15 @@ def plot_pulls(
     """The share of each arm in the pulls of each stretch of steps, as a shade, and a bar at the arm best most often.
 
     Args:
-        history: of a run over arms.
+        history: of a run over arms; shares are over the steps of a stretch and the replicates.
         best: (R, T) index of the best arm at each step (``best_arms``), with R = 1 or the history's replicates.
+        ax: axes to draw on; None: a new figure.
         names: of the N arms, shown literally; None: their numbers.
         most: the largest number of arms shown: those pulled or best most often.
         columns: the largest number of stretches.
 
-    Raises ValueError for a history over points and for arguments that do not fit it.
+    Raises ValueError for a history over points, ``best`` of another shape or not of integers, fewer names than arms,
+    and ``most`` or ``columns`` below 1.
     """
     validation.require(history.arms.dim() == 2, "history", tuple(history.arms.shape), "of a run over arms")
     T = history.horizon
@@ -175,12 +181,14 @@ def plot_regret(
 
     Args:
         histories: by label of the line; or a single one.
+        ax: axes to draw on; None: a new figure.
         random: (R, T) expected regret of the random policy (``random_regret``), drawn as a dotted reference; T is the
             horizon of the longest history.
         labels: whether to write names beside the lines.
 
-    Lines that end above five times the median final value do not determine the scale; if they end outside the axes,
-    their labels have an arrow.
+    Each line is labelled at its end with its name and final value. A single replicate has no band. Lines that end above
+    five times the median final value do not determine the scale, so that one bad policy does not flatten the others; if
+    they end outside the axes, their labels have an arrow.
 
     Raises ValueError without a history to draw, and for ``random`` of another shape.
     """
@@ -256,8 +264,12 @@ def _label_ends(ax: Axes, lines: list[_Line]) -> None:
 def plot_starts(regret: Mapping[str, Tensor], random: Tensor, ax: Axes | None = None) -> Axes:
     """Regret of each policy on each unit (a start of a record) and its mean, in % of the mean regret of random play.
 
-    ``regret``: by policy, (K,) each (``Starts.regret``); ``random``: (K,) expected regret of drawing arms at random. A
-    dot is a unit, and the tick is the mean. The policy with the least mean comes first.
+    Args:
+        regret: by policy, (K,) each (``Starts.regret``).
+        random: (K,) expected regret of drawing arms at random.
+        ax: axes to draw on; None: a new figure.
+
+    A dot is a unit, and the tick is the mean. The policy with the least mean comes first.
 
     Raises ValueError without a policy, and for regrets of another shape.
     """
@@ -309,6 +321,7 @@ def plot_posterior(
         policy: the index policy that played it, or one with the same prior; or a model, which then forgets nothing.
             It has as many replicates as the history, or one.
         steps: one step, or several in ascending order, with a colour each. The posterior is at the time of the step.
+        ax: axes to draw on; None: a new figure.
         replicate: its row in the history, from 0.
         width: number of posterior standard deviations on either side.
         recent: number of last rewards to mark at each step; older ones are paler.
@@ -318,7 +331,10 @@ def plot_posterior(
         legend: whether to draw a legend.
 
     Arms with one coordinate are drawn over it, as a line in a band; other arms over their index, as dots with error
-    bars. Cost: learning these steps again. Raises ValueError for arguments that do not fit the history.
+    bars. Cost: learning these steps again.
+
+    Raises ValueError for points of several dimensions, for steps or a replicate outside the history, for sizes that
+    disagree, and for another policy.
     """
     check_replicate(history, replicate)
     shape = tuple(history.arms.shape)
@@ -415,9 +431,10 @@ def plot_beliefs(
         figure: an empty figure to draw into; None: a new one, which pyplot does not manage.
         switches: steps of the true changes, drawn as dotted vertical lines.
 
-    Lines are medians over the replicates, and bands reach from the least to the largest value. The axis of the rate is
-    logarithmic above 0.001. With a rate epsilon, two expected rewards of one arm at a distance of n usual gaps between
-    observations have correlation (1 - epsilon)^(n/2). The noise is the standard deviation of a reward.
+    Lines are medians over the replicates, and bands reach from the least to the largest value; at most 1000 steps are
+    drawn. Colours are those of ``plot_regret`` for the same histories. The axis of the rate is logarithmic above 0.001.
+    With a rate epsilon, two expected rewards of one arm at a distance of n usual gaps between observations have
+    correlation (1 - epsilon)^(n/2). The noise is the standard deviation of a reward about its expectation.
 
     Returns the figure. Raises ValueError if no history has such a trace.
     """
@@ -462,8 +479,8 @@ def plot_priors(histories: Mapping[str, History], names: Sequence[str] | None = 
         names: of the P priors; None: their numbers, up to the largest played.
 
     Left: the share of replicates that played each prior, by step; if the trace has ``surviving``, a line on the right
-    axis shows the mean number of surviving priors. Right: the share in all steps and replicates. Raises ValueError if
-    no history has such a trace, and for fewer names than priors.
+    axis shows the mean number of surviving priors. Right: the share in all steps and replicates. Returns a figure that
+    pyplot does not manage. Raises ValueError if no history has such a trace, and for fewer names than priors.
     """
     played = {name: traced(h, "prior") for name, h in with_trace(histories, ["prior"]).items()}
     most = int(max(prior.max() for prior in played.values())) + 1
@@ -497,6 +514,7 @@ def plot_surviving_priors(
     Args:
         history: of a policy that drops priors (``PriorElimination``): its trace has ``dropped``, the prior dropped at a
             step (-1: none), and ``surviving``, the number left.
+        ax: axes to draw on; None: a new figure.
         names: of the P priors; None: their numbers.
 
     Raises ValueError for a history without that trace, and for a number of names other than P.
@@ -541,6 +559,7 @@ def plot_detections(
     Args:
         histories: by policy, or a single one. Ticks are at the steps at which ``detected`` of the trace is positive, or
             else ``restarts``, a cumulative count, grows. Histories with neither are left out.
+        ax: axes to draw on; None: a new figure.
         switches: steps of the true changes, drawn as dotted vertical lines.
 
     Raises ValueError if no history has such a trace.
