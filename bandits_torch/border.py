@@ -107,8 +107,8 @@ class Times:
         """The number of a time, and the value of ``zone`` once the time is accepted; changes nothing. Raises ValueError
         for a time of another kind than those before."""
         moment = self._moment(name, value)
-        if isinstance(value, np.integer):
-            value = int(value)
+        if isinstance(value, np.integer | np.floating):
+            value = value.item()
         if moment is None:
             zone, number = "number", validation.finite_number(name, value)
         else:

@@ -77,7 +77,7 @@ def test_names_times_masks_and_contexts_may_come_from_numpy_and_pandas():
     question = live.ask(np.int64(5))
     assert question.time == 5.0
     assert live.tell(question.id, 1.0)
-    assert live.drop(before=np.int32(9)) == 0
+    assert live.drop(before=np.float32(9)) == 0
     table = pd.DataFrame({"a": [20.0, 30.0], "b": [3.0, 4.0]})
     live = AskTell.auto(table.columns, contexts=pd.Series(["phone", "desk"]))
     assert live.names == ("a", "b")

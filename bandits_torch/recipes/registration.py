@@ -56,7 +56,8 @@ class Setup:
             features and chooses its members by these arms alone. None: all arms.
 
     Raises ValueError for ``replicates`` below 1, a ``seed`` or ``first_replicate`` below 0, a ``search`` or
-    ``learn_hyperparameters`` of another type, and unknown arguments in these. Recipes check the other fields.
+    ``learn_hyperparameters`` of another type, unknown arguments in these, a ``search`` over arms and a ``form`` over a
+    ``Domain``. Recipes check the other fields.
     """
 
     choices: Choices
@@ -86,6 +87,11 @@ class Setup:
             given = getattr(self, name)
             if isinstance(given, Mapping):
                 validation.known_names(f"arguments of {name}", given, known)
+        over_arms = self.domain is None
+        expected = "None over arms: it searches a Domain"
+        validation.require(self.search is None or not over_arms, "search", self.search, expected)
+        expected = "'auto' over a Domain: it is the form of an ArmGP"
+        validation.require(over_arms or self.form == "auto", "form", self.form, expected)
 
     @property
     def domain(self) -> Domain | None:

@@ -446,7 +446,7 @@ OTHER: Rows = [
     (None, "models.fit_hyperparameters.data recipes.auto.log"),
     (None, "policies.ModelAveraging.scale policies.ModelAveraging.sharing"),
     (None, "recipes.memory_length.domain problems.Rosenbrock.function problems.Hartmann3.function"),
-    (None, "policies.*.choices"),  # of a policy with a model: tests/policies/test_choices.py
+    (None, "policies.*.choices"),  # of a policy with a model: tests/policies/test_choose_many.py
 ]
 # May be None by its annotation, and not in the valid call, where it has no default.
 NEEDED = f"{_WIDTHS} policies.CostlyMoves.domain"

@@ -137,6 +137,10 @@ def test_a_setup_is_frozen_complete_and_checked():
         replace(setup, search={"num_restart": 3})
     with pytest.raises(ValueError, match=r"learn_hyperparameters .* got evry \(did you mean every\?\)"):
         replace(setup, learn_hyperparameters={"evry": 3, "anisotropy": 0.5})
+    with pytest.raises(ValueError, match="search must be None over arms"):
+        replace(setup, search={"initial": 3})
+    with pytest.raises(ValueError, match="form must be 'auto' over a Domain"):
+        Setup(Domain(torch.tensor([[0.0], [1.0]])), RBFKernel(), 0.1, form="factor")
     with pytest.raises(ValueError, match="learn_hyperparameters must be True, False or the arguments"):
         replace(setup, learn_hyperparameters="yes")
     with pytest.raises(ValueError, match="learn_hyperparameters must be False for opkb"):
