@@ -272,16 +272,17 @@ class SrinivasRKHSWidth(Width):
 class IGPWidth(NormWidth):
     """IGP-UCB: width_t = B + (R / sqrt(lambda)) sqrt(2 gamma_{t-1} + 2 ln(1/delta)), with ``form="theory"``.
 
-    Source: Chowdhury & Gopalan 2017, Theorem 1, for every lambda > 0 (Zhou & Shroff 2021, equation 8; at lambda = 1 +
-    2/T it implies Theorem 2); equals their beta_t. Algorithm 1 prints B + R sqrt(2 (gamma_{t-1} + 1 + ln(1/delta))),
-    ``form="printed"``, proved for lambda = 1 + 2/T. For lambda >= 1 it is wider than the theory form, so it is valid.
-    For lambda < 1 it lacks the factor 1/sqrt(lambda) and is not valid, although the experiments of Chowdhury & Gopalan
-    use it with lambda = R^2. Valid for conditionally R-sub-Gaussian noise and growing data, at all steps at once;
-    ``gain`` may be the realised gain. Subclasses have m = ``_events`` events in the union bound, each of probability
-    delta/m. Raises ValueError for arguments out of range.
+    Source: Chowdhury & Gopalan 2017, Theorem 1, for every lambda > 0 (Zhou & Shroff 2021, equation 8; at
+    lambda = 1 + 2/T it implies Theorem 2); equals their beta_t. Algorithm 1 prints
+    B + R sqrt(2 (gamma_{t-1} + 1 + ln(1/delta))), ``form="printed"``, proved for lambda = 1 + 2/T. For lambda >= 1 it
+    is wider than the theory form, so it is valid. For lambda < 1 it lacks the factor 1/sqrt(lambda) and is not valid,
+    although the experiments of Chowdhury & Gopalan use it with lambda = R^2.
+
+    Valid for conditionally R-sub-Gaussian noise and growing data, at all steps at once; ``gain`` may be the realised
+    gain. Raises ValueError for arguments out of range.
     """
 
-    _events = 1
+    _events = 1  # m, the number of events in the union bound, each of probability delta/m
     _most: int | None = None  # the largest number of observations held; None: no limit
 
     def __init__(
