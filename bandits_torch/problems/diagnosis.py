@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -111,47 +112,55 @@ class Diagnosis:
         return min(self.rows, ROWS) * self.gap
 
     def __str__(self) -> str:
-        lines = [f"A full table: {self.rows} rows, {self.arms} arms, rewards are {self.values}."]
+        return "\n".join(self._sentences())
+
+    def _sentences(self) -> Iterator[str]:
+        yield f"A full table: {self.rows} rows, {self.arms} arms, rewards are {self.values}."
         if self.missing:
-            lines += [
-                f"Missing: {_written_share(self.missing)}. An arm without a reward cannot be pulled in that row."
-            ]
+            share = _written_share(self.missing)
+            yield f"Missing: {share}. An arm without a reward cannot be pulled in that row."
         if self.irregular > 0:
-            lines += [
+            yield (
                 f"Times are irregular: {_written_share(self.irregular)} of the gaps differ from "
                 f"{self.span(self.gap)}, the median, by more than a tenth."
-            ]
+            )
         if self.noise is None or self.noise_interval is None:
-            lines += [
-                f"Noise: cannot tell; {_FEWEST} rows are needed where an arm has a reward, and also before and after."
-            ]
+            needed = f"{_FEWEST} rows are needed where an arm has a reward, and also before and after"
+            yield f"Noise: cannot tell; {needed}."
         else:
             low, high = self.noise_interval
-            lines += [
+            yield (
                 f"Noise: standard deviation {self.noise:.3g} (90 % interval: {low:.3g} to {high:.3g}). "
                 "What changes from row to row and back counts as noise."
-            ]
+            )
         if self.outliers is not None and self.outliers >= _HEAVY:
-            lines += [
+            yield (
                 f"Outliers: {self.outliers:.1%} of the rewards lie far from their neighbours (0.1% in normal noise): "
                 "the noise has heavy tails. An outlier is not called a jump."
-            ]
-        if self.correlation is None:
-            if self.arms > 1:
-                lines += [f"What arms share: cannot tell; {_FEWEST} rows with two arms that vary are needed."]
-        else:
+            )
+        if self.correlation is not None:
             shares = "they share something" if self.shared else "chance can explain that"
-            lines += [f"Rewards of two arms have a mean correlation of {self.correlation:.2f}: {shares}."]
-        lines += [self._of_cycles(), self._of_drift(), self._of_jumps()]
+            yield f"Rewards of two arms have a mean correlation of {self.correlation:.2f}: {shares}."
+        elif self.arms > 1:
+            yield f"What arms share: cannot tell; {_FEWEST} rows with two arms that vary are needed."
+        yield from (self._of_cycles(), self._of_drift(), self._of_jumps())
         if self.random is not None and self.best_arm is not None:
             name, best = self.best_arm
             at_random = " (drawn at random where it has no reward)" if self.missing else ""
-            lines += [
+            yield (
                 f"Drawing arms at random earns {self.random:.4g} a row, the best single arm in hindsight, {name}, "
                 f"{best:.4g}{at_random}."
-            ]
-        lines += self._of_gain()
-        return "\n".join(lines)
+            )
+        if self.best_moving is not None and self.best_fixed is not None and self.moving_interval is not None:
+            low, high = self.moving_interval
+            last = f"In the last {_ROWS:,} rows, m".replace(",", " ", 1) if self.rows > _ROWS else "M"
+            gain = "no gain by following a change is sure"
+            if low > 0:
+                gain = f"{low:.3g} to {high:.3g} a row more is to be gained by following the change"
+            yield (
+                f"{last}oving to the best arm of the time, as smoothed rewards of other rows tell it, earns "
+                f"{self.best_moving:.4g} a row; staying at the best single arm {self.best_fixed:.4g}: {gain}."
+            )
 
     def _of_cycles(self) -> str:
         sentences = []
@@ -203,19 +212,6 @@ class Diagnosis:
         if len(sentences) == MOST:
             return f"Jumps: {MOST} or more, the clearest {'; '.join(sentences)}."
         return f"Jumps: {'; '.join(sentences)}."
-
-    def _of_gain(self) -> list[str]:
-        if self.best_moving is None or self.best_fixed is None or self.moving_interval is None:
-            return []
-        low, high = self.moving_interval
-        last = f"In the last {_ROWS:,} rows, m".replace(",", " ", 1) if self.rows > _ROWS else "M"
-        words = (
-            f"{last}oving to the best arm of the time, as smoothed rewards of other rows tell it, earns "
-            f"{self.best_moving:.4g} a row; staying at the best single arm {self.best_fixed:.4g}: "
-        )
-        if low > 0:
-            return [f"{words}{low:.3g} to {high:.3g} a row more is to be gained by following the change."]
-        return [f"{words}no gain by following a change is sure."]
 
 
 def kind_of_values(rewards: Tensor) -> str:
