@@ -199,7 +199,6 @@ class DynamicFunction(ContinuousProblem):
             if isinstance(function.optimizers, Tensor):
                 optima = function.optimizers.to(box)
                 self.hints = ((optima - self._low) / (self._high - self._low))[:, :-1]
-        self._mean, self._deviation = 0.0, 1.0
         points = self.domain.sample(_POINTS, 0)
         moments = [1 + (horizon - 1) * i / (_MOMENTS - 1) for i in range(_MOMENTS)]
         values = torch.stack([self._at(moment, points) for moment in moments])

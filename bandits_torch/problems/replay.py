@@ -97,7 +97,7 @@ class Replay(Problem):
         self.arm_names = table.arm_names
         if history is None and warm_up is None:
             warm_up = _WARM_UP
-        past, played = _split(table, history, history_times, warm_up)
+        past, rewards, clock = _split(table, history, history_times, warm_up)
         self._record = table
         if history is not None:
             times = None if table.times is None else torch.cat([cast(Tensor, past.times), table.times])
@@ -107,7 +107,7 @@ class Replay(Problem):
         if arms is not None:
             validation.of_shape("arms", validation.finite_tensor("arms", arms), (self.num_arms, "d"))
             self.arms = torch.cat([self.arms, arms.to(self.arms)], dim=-1)
-        before, clock = cast(Tensor, past.times), cast(Tensor, played.times)
+        before = cast(Tensor, past.times)
         gap = torch.cat([before, clock]).diff().median()
         past, clock = replace(past, times=(before - clock[0]) / gap + 1), (clock - clock[0]) / gap + 1
         self._step_length = "one row"
@@ -118,19 +118,18 @@ class Replay(Problem):
             self._step_length = f"{float(gap) / size:.4g} {name}{'' if gap == size else 's'} (the median gap)"
         self.history, self.history_times = past.rewards, past.times
         self.knowledge, self.fit = knowledge_from(past, warm_up, prior_mean, noise_fraction, forgetting_rate)
-        has_reward = ~torch.isnan(played.rewards).all(-1)
-        rewards = played.rewards[has_reward]
-        steps = len(rewards)
+        has_reward = ~torch.isnan(rewards).all(-1)
+        steps = int(has_reward.sum())
         if horizon is not None:
             ok = 1 <= validation.positive_integer("horizon", horizon) <= steps
             validation.require(ok, "horizon", horizon, f"an integer in 1, ..., {steps}, the rows to play")
         # Tables that differ in any number have different digests.
-        parts = (past.rewards, played.rewards, clock)
+        parts = (past.rewards, rewards, clock)
         numbers = b"".join(part.cpu().contiguous().numpy().tobytes() for part in parts)
         self.digest = hashlib.sha256(numbers).hexdigest()[:16]
         self.horizon = steps if horizon is None else horizon
         validation.require(self.horizon >= 1, "table", table.rewards, "a table with rewards left to play")
-        self.table = rewards[: self.horizon]
+        self.table = rewards[has_reward][: self.horizon]
         self._available = ~torch.isnan(self.table)
         self._all_available = bool(self._available.all())
         self._times: list[float] = clock[has_reward].tolist()
@@ -244,8 +243,8 @@ def replay(
 
 def _split(
     table: RewardTable, history: Tensor | None, history_times: Tensor | None, warm_up: float | None
-) -> tuple[RewardTable, RewardTable]:
-    """Past rows and rows to play, both with times in the table's unit."""
+) -> tuple[RewardTable, Tensor, Tensor]:
+    """Past rows, and rewards and times of the rows to play; all times are in the table's unit."""
     rewards, rows = table.rewards, len(table.rewards)
     times = torch.arange(1, rows + 1, dtype=torch.float64) if table.times is None else table.times
     if history is None:
@@ -264,7 +263,7 @@ def _split(
     past_rows = RewardTable(history, history_times, table.arm_names)
     early = bool(cast(Tensor, past_rows.times)[-1] < times[0])
     validation.require(early, "history_times", history_times, "before the times")
-    return past_rows, RewardTable(rewards, times, table.arm_names)
+    return past_rows, rewards, times
 
 
 # --- what is known beforehand ---

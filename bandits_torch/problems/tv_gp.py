@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import replace
 from typing import Any
@@ -402,10 +403,7 @@ class GridDraws(SimulatedProblem):
 
     def root(self) -> Tensor:
         """A x ... x A, (N, r^dim): a root of the covariance of all arms, for exact Thompson sampling."""
-        root = self._root
-        for _ in range(self._dim - 1):
-            root = torch.kron(root, self._root)
-        return root
+        return functools.reduce(torch.kron, [self._root] * self._dim)
 
     def _normal(self) -> Tensor:
         return self._streams.normal(*[self._root.shape[1]] * self._dim)
