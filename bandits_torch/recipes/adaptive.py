@@ -33,6 +33,7 @@ from bandits_torch.policies.opkb.features import FeatureSource, FixedFeatures, N
 from bandits_torch.policies.opkb.opkb import OPKB, AdaOPKB, Constants
 from bandits_torch.policies.policy import Policy
 from bandits_torch.policies.wrapping import CentredPolicy
+from bandits_torch.recipes.index_policies import igp_ucb
 from bandits_torch.recipes.parts import (
     arm_settings,
     as_width,
@@ -90,8 +91,8 @@ def master_gp_ucb(
     lam = one_noise(setup)
     bound = torch.as_tensor(checked(validation.non_negative, "rkhs_bound", rkhs_bound))
     # The caller may change the kernel before the base policies are built.
-    setup = replace(setup, kernel=copy.deepcopy(setup.kernel))
-    gp_ucb = partial(_gp_ucb, setup, lam, as_width(width), noise_scale, delta)
+    setup = replace(setup, kernel=copy.deepcopy(setup.kernel), noise_variance=lam)
+    base: Any = partial(igp_ucb, noise_scale=noise_scale, delta=delta, width=width)
     prior, largest = _gp(setup, lam), float(bound.max())
     rho: Callable[[int], float]
     if thresholds == "theory":
@@ -103,9 +104,10 @@ def master_gp_ucb(
         streams = ReplicateStreams(setup.seed, _SIMULATED, purpose="policy", like=phi)
         functions = streams.normal(phi.shape[1]) @ phi.mT + prior.marginals()[0]
         noise = math.sqrt(lam) * torch.stack([streams.normal() for _ in range(horizon)])
-        rho = partial(_of_step, simulated_rate(gp_ucb(largest, _SIMULATED), functions, noise).tolist())
+        simulated = base(replace(setup, replicates=_SIMULATED), rkhs_bound=largest)
+        rho = partial(_of_step, simulated_rate(simulated, functions, noise).tolist())
     run = {"replicates": setup.replicates, "device": prior.arms.device, **setup.seeds}
-    return Master(partial(gp_ucb, bound, setup.replicates), rho, limits, prior.num_arms, **run)
+    return Master(partial(base, setup, rkhs_bound=bound), rho, limits, prior.num_arms, **run)
 
 
 @recipe(optional=True, takes=_TAKES, seeded=True, quick={"exploration": 0.3}, race=OWN_WIDTH_AND_CONSTANT)
@@ -167,14 +169,6 @@ def dal(
     return DetectionAugmented(policy, horizon=horizon, watched=watched, **settings)
 
 
-def _gp_ucb(
-    setup: Setup, lam: float, width: Width | None, scale: Number | None, delta: float, B: Number, copies: int
-) -> IndexPolicy:
-    """IGP-UCB over ``copies`` replicates, with this ``width``, or its theorem's if it is None."""
-    used = width or IGPWidth(B, scale, delta, RealisedGain())
-    return IndexPolicy(_gp(setup, lam, copies), UpperConfidenceBound, width=used)
-
-
 def _of_step(rate: list[float], t: int) -> float:
     """rho(t), t >= 1, from the list of rho(1), rho(2), ...; constant after its end."""
     return rate[min(t, len(rate)) - 1]
@@ -231,10 +225,9 @@ def w_gp_ucb(
     return IndexPolicy(model, UpperConfidenceBound, width=as_width(width) or theorem)
 
 
-def _gp(setup: Setup, noise_variance: float, copies: int | None = None) -> ArmGP:
-    """A GP over the arms, of ``copies`` replicates."""
-    batch_shape = () if copies is None else (copies,)
-    return ArmGP(**over_arms(setup) | {"noise_variance": noise_variance, "batch_shape": batch_shape})
+def _gp(setup: Setup, noise_variance: float) -> ArmGP:
+    """A GP over the arms, the same for all replicates."""
+    return ArmGP(**over_arms(setup) | {"noise_variance": noise_variance, "batch_shape": ()})
 
 
 @recipe(takes=_TAKES, seeded=True, one_mean=True)

@@ -481,9 +481,9 @@ def _limits_and_models(
     rates = {"reward": validation.below_one("forgetting_rate", forgetting_rate)}
     setups = {"reward": setup}
     for one in given:
-        own = {"kernel": one.kernel, "noise_variance": one.noise_variance, "prior_mean": one.prior_mean}
-        said: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
-        setups[one.name] = replace(setup, **said)
+        given_or_that_of_reward = {"kernel": one.kernel, "noise_variance": one.noise_variance}
+        own = {name: value for name, value in given_or_that_of_reward.items() if value is not None}
+        setups[one.name] = replace(setup, prior_mean=cast(Number, one.prior_mean), **cast(Any, own))
         rates[one.name] = forgetting_rate if one.forgetting_rate is None else one.forgetting_rate
     models = {
         name: model_over(drifting(its, exponential_forgetting(rates[name])) if rates[name] else its)
