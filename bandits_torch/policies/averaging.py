@@ -172,8 +172,6 @@ class ModelAveraging(Policy):
         self.judged: list[HasState] = [self.frame, self.scale, self.sharing, *filter(None, [self.looks])]
         self._begin()
 
-    # -- one step --------------------------------------------------------------------------------------
-
     @torch.no_grad()
     def predict(self, time: float) -> tuple[Tensor, Tensor]:
         """Mean and variance of every arm's expected reward under the mixture at ``time``, (S, N) each.
@@ -449,10 +447,7 @@ class ModelAveraging(Policy):
 
     _units: tuple[Tensor, Tensor, _Units] | None = None
 
-    # -- trace -----------------------------------------------------------------------------------------
-
     def trace(self) -> dict[str, Tensor | float]:
-        """Estimates of change, noise and scale, (S,) each."""
         return {**self.trace_of(self.traced())}
 
     def traced(self) -> dict[str, Tensor]:
@@ -528,13 +523,11 @@ class UnderContexts(WrappingPolicy):
         """The inner policy's choice for arms (S,) with these inputs (S, d + c)."""
 
     def learn(self, observation: Observation) -> None:
-        """Learn the reward with the inputs of its choice."""
         self.choices.check(observation)
         arm = self._known_as(observation.arm, self._inputs_in(observation))
         self.policy.learn(replace(observation, arm=arm, why={}))
 
     def expect(self, pending: Pending, time: float) -> None:
-        """As in the inner policy, with the inputs of the pending choice."""
         arm = self._known_as(pending.arm, self._inputs_in(pending))
         self.policy.expect(replace(pending, arm=arm), time)
 

@@ -101,7 +101,6 @@ class ControlledPolicy(WrappingPolicy):
         return {"count": 0} | {name: zeros.clone() for name in names}
 
     def choose(self, time: float, available: Any = None) -> Choice:
-        """The policy's proposal, or the control."""
         mean = self.policy.marginals(time)[0]  # type: ignore[attr-defined]  # refuses a past time before draws
         choice = self.policy.choose(time, available)
         proposed = choice.arm

@@ -58,7 +58,6 @@ class LatentRewards(WrappingPolicy):
         self._around(policy)
 
     def learn(self, observation: Observation) -> None:
-        """Learn the Gaussian observation of f that stands for the reward."""
         self.policy.check(observation)
         y = observation.reward
         noise = observation.noise_variance

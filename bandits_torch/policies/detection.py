@@ -98,8 +98,6 @@ class DetectionAugmented(WrappingPolicy):
         """As the inner policy; False after a restart."""
         return self.policy.knows_past and not bool(self._since.any())
 
-    # -- choosing --------------------------------------------------------------------------------------
-
     @torch.no_grad()
     def choose(self, time: float, available: Any = None) -> Choice:
         """The watched arm whose turn it is, or the inner policy's choice."""
@@ -119,8 +117,6 @@ class DetectionAugmented(WrappingPolicy):
         """As for the inner policy; each pending pull takes a turn."""
         super().expect(pending, time)
         self._pending += 1
-
-    # -- learning --------------------------------------------------------------------------------------
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:

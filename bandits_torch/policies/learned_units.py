@@ -230,8 +230,6 @@ class MemberScale(Described, HasState):
         self._one, self._clip = strength.new_ones(()), strength.new_tensor(self.clip)
         self._begin()
 
-    # -- predicting ------------------------------------------------------------------------------------
-
     @property
     def offset(self) -> Tensor:
         """o of each member, (S, P); 0 before the first reward."""
@@ -285,8 +283,6 @@ class MemberScale(Described, HasState):
             least = float(self.weight.min())
             # A sum of g^{t-i} above ``tail`` stays above it only if its limit, 1 / (1 - g), is.
             self._all_known, self.full = least > 0, least >= self.tail and self.tail * (1 - self.memory) <= 1
-
-    # -- learning --------------------------------------------------------------------------------------
 
     def meet(self, reward: Tensor) -> None:
         """Set the origin to the first reward, (S,). If a reward is more than a million deviations away, the differences

@@ -161,14 +161,12 @@ class CostlyMoves(WrappingPolicy):
     # -- where the setting is --------------------------------------------------------------------------
 
     def learn(self, observation: Observation) -> None:
-        """The inner policy learns. The present setting is that of the latest choice."""
         after = self._where(observation)
         self.policy.learn(observation)
         self._number, self._last, self._moves = after
         self._steps = self._steps + 1
 
     def expect(self, pending: Pending, time: float) -> None:
-        """As the inner policy; the present setting is that of the latest choice."""
         super().expect(pending, time)
         self._number, self._last, self._moves = self._where(pending)
 

@@ -162,8 +162,6 @@ class UnknownPriorPolicy(Policy):
     def trace(self) -> dict[str, Tensor | float]:
         return {"prior": self._prior}
 
-    # -- state -----------------------------------------------------------------------------------------
-
     @property
     def _parts(self) -> tuple[str, ...]:  # type: ignore[override]
         return ("choices",) if self._streams is None else ("choices", "_streams")
@@ -626,7 +624,6 @@ class LearnedHyperparameters(WrappingPolicy):
         self._begin()
 
     def __getattr__(self, name: str) -> Any:
-        """The policy's public attribute of this name."""
         if name.startswith("_") or "policy" not in vars(self):  # copy and pickle ask before the policy is set
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return getattr(self.policy, name)

@@ -143,8 +143,6 @@ class LimitedPolicy(Policy):
         validation.require(not missing, name, None, f"given where when_empty is {name!r}")
         self.trust, self.when_empty = trust, when_empty
 
-    # -- learning --------------------------------------------------------------------------------------
-
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
         """Each model learns its measurement. Raises ValueError, with nothing changed, if one is missing."""
@@ -178,8 +176,6 @@ class LimitedPolicy(Policy):
 
     def _fresh(self) -> dict[str, Any]:
         return {"_clock": 0}
-
-    # -- helpers ---------------------------------------------------------------------------------------
 
     def _model(self, name: str) -> Any:
         return self.outcomes.get(name, self.model)

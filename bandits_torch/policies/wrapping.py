@@ -109,17 +109,14 @@ class CentredPolicy(WrappingPolicy):
         self.prior_mean = validation.finite_number("prior_mean", prior_mean)
 
     def learn(self, observation: Observation) -> None:
-        """Learn reward - ``prior_mean``."""
         Arms(self.num_arms, self.replicates).check(observation)
         self.policy.learn(replace(observation, reward=observation.reward - self.prior_mean))
 
     def mean_rewards(self) -> Tensor | None:
-        """``mean_rewards`` of the inner policy plus the prior mean."""
         mean = self.policy.mean_rewards()
         return None if mean is None else mean + self.prior_mean
 
     def marginals(self, time: float, points: Any = None) -> tuple[Tensor, Tensor]:
-        """``marginals`` of the inner policy, with the prior mean added."""
         mean, variance = super().marginals(time, points)
         return mean + self.prior_mean, variance
 
@@ -209,18 +206,15 @@ class StandardisedPolicy(WrappingPolicy):
         self.offset, self.scale = offset, scale
 
     def mean_rewards(self) -> Tensor | None:
-        """``mean_rewards`` of the inner policy, in units of reward."""
         mean = self.policy.mean_rewards()
         return None if mean is None else self.offset.unsqueeze(-1) + self.scale.unsqueeze(-1) * mean
 
     def marginals(self, time: float, points: Any = None) -> tuple[Tensor, Tensor]:
-        """Posterior mean and variance in units of reward, (S, N) each, if the inner policy has ``marginals``."""
         mean, variance = super().marginals(time, points)
         offset, scale = self.offset.to(mean).unsqueeze(-1), self.scale.to(mean).unsqueeze(-1)
         return offset + scale * mean, scale.square() * variance
 
     def trace(self) -> dict[str, Tensor | float]:
-        """The trace of the inner policy, ``offset`` and ``scale``."""
         return self.policy.trace() | {"offset": self.offset, "scale": self.scale}
 
 
@@ -282,7 +276,6 @@ class DoublingTrick(WrappingPolicy):
         return self.phase == 0 and super().knows_past
 
     def choose(self, time: float, available: Any = None) -> Choice:
-        """As the phase's policy chooses."""
         choice = self.policy.choose(time, available)
         return replace(choice, why={**choice.why, "phase": self.phase})
 
@@ -306,7 +299,6 @@ class DoublingTrick(WrappingPolicy):
             self._begin_phase(self.phase + 1)
 
     def trace(self) -> dict[str, Tensor | float]:
-        """The trace of the phase's policy, and the number of the ``phase``."""
         return self.policy.trace() | {"phase": float(self.phase)}
 
     phase: int

@@ -42,7 +42,6 @@ class Points(Choices):
         self._expected = "finite, floating point: a point of each replicate"
 
     def check_available(self, available: Domain) -> None:
-        """Raise ValueError for a domain of another dimension."""
         fits = isinstance(available, Domain) and available.dim == self.dim
         validation.require(fits, "available", available, f"a Domain of {self.dim} dimensions")
 
@@ -143,7 +142,7 @@ class ModelPoints(Points, ModelChoices):
         self.steps += 1
 
     def expect(self, arm: Tensor, time: float) -> None:
-        """See ``ModelChoices``. Pending choices count as steps, for the opening and for the seeds."""
+        """Pending choices count as steps, for the opening and for the seeds."""
         super().expect(arm, time)
         self.steps += 1
 

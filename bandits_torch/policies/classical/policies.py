@@ -266,8 +266,6 @@ class GLRKLUCB(MeansPolicy):
         since = {name: self.zeros(self.num_arms) for name in ("since", "forgotten")}
         return super().init() | since | {"changes": self.zeros()} | pulls
 
-    # -- choosing --------------------------------------------------------------------------------------
-
     def choice(
         self, state: State, time: float, available: Tensor | None, streams: ReplicateStreams
     ) -> Choice:
@@ -291,8 +289,6 @@ class GLRKLUCB(MeansPolicy):
             inside = bernoulli_kl(mean, middle) <= level
             low, high = torch.where(inside, middle, low), torch.where(inside, high, middle)
         return low
-
-    # -- learning --------------------------------------------------------------------------------------
 
     def learned(self, state: State, observation: Observation) -> State:
         """See ``MeansPolicy``; then test whether the rewards of this arm have changed since it was forgotten."""
@@ -527,7 +523,6 @@ class EpsilonGreedy(MeansPolicy):
         return Choice(torch.where(explores < self.epsilon, drawn, greedy))
 
     def learned(self, state: State, observation: Observation) -> State:
-        """See ``MeansPolicy``; ``state["sum"]`` holds Q instead of a sum."""
         Q, at = state["sum"], observation.arm.unsqueeze(-1)
         mean, first = Q.gather(-1, at), state["count"].gather(-1, at) == 0
         # torch.where of two numbers would be in float32.
@@ -596,14 +591,13 @@ class DiscountedThompsonSampling(MeansPolicy):
             validation.require(within, "reward", observation.reward, "in [0, 1], with likelihood='bernoulli'")
 
     def learned(self, state: State, observation: Observation) -> State:
-        """See ``MeansPolicy``, with mean and variance of all rewards by Welford's recursion."""
         reward = observation.reward
         for name in ("count", "sum"):
             state[name] *= self.discount
         state = super().learned(state, observation)
         if self.likelihood == "auto":
             state["binary"] *= (reward == 0) | (reward == 1)
-        off = reward - state["mean"]
+        off = reward - state["mean"]  # Welford's recursion
         state["mean"] += off / state["clock"]
         state["squares"] += off * (reward - state["mean"])
         return state
