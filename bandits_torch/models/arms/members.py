@@ -93,8 +93,9 @@ class MembersOverArms(Described, PlainState):
     ) -> None:
         """Learn one reward per member for one arm per replicate, ``arm`` (S, 1). ``reward`` and ``where``, True in the
         members that learn, broadcast to (S, P)."""
-        for part, (own, *here) in self._each(reward, where):
-            part.observe_arms(arm, own, time, *here)
+        arm = arm.reshape(-1).expand(self.replicates)
+        mean, variance = self.at(arm, time)
+        self.observe_residuals(arm, reward.to(mean) - mean, variance, time, where)
 
     def observe_residuals(
         self,
@@ -364,13 +365,6 @@ class RecursiveMembers(MembersOverArms):
         return self.passing(self.forgetting_rate.reshape(-1, *[1] * gap.dim()), gap)
 
     # -- learning --------------------------------------------------------------------------------------
-
-    def observe_arms(
-        self, arm: Tensor, reward: Tensor, time: Time | None = None, where: Tensor | None = None
-    ) -> None:
-        arm = arm.reshape(-1).expand(self.replicates)
-        mean, variance = self.at(arm, time)
-        self.observe_residuals(arm, reward.to(mean) - mean, variance, time, where)
 
     def observe_residuals(
         self,
