@@ -277,7 +277,8 @@ def test_masked_steps_read_values_from_the_device_only_when_compacting():
             where = draw(3, seed=t) < 0.8
             data.make_room(1)
             data.widen(where.shape)
-            data.append(new_rows(prior, data, draw(3, 1, 2, seed=t), draw(3, 1, seed=100 + t), where))
+            X, Y = draw(3, 1, 2, seed=t), draw(3, 1, seed=100 + t)
+            data.append(new_rows(prior, data, X, Y, where.unsqueeze(-1)))
             data.ragged = True
             data.drop_oldest(data.rows().held.sum(-1) > 60)
             predict(prior, data, draw(5, 1, 1, 2, seed=200 + t))
@@ -514,11 +515,17 @@ def test_rows_that_cannot_be_factored_anew_are_learned_again(monkeypatch):
         model.observe(rows(1.7e9 + k), 0.01 * rewards(k), where)
     before = model.posterior(rows(1.7e9 + 6).unsqueeze(-2).unsqueeze(-3)).mean, model.log_likelihood
 
-    def fails(prior, data):
-        raise torch.linalg.LinAlgError("as LAPACK finds")
+    learned, blocks = online_gp.new_rows, []
 
-    monkeypatch.setattr(online_gp, "factor_anew", fails)
+    def new_rows(prior, data, X, *more):
+        if X.shape[-2] > 1:
+            blocks.append(X)
+            raise torch.linalg.LinAlgError("as LAPACK finds")
+        return learned(prior, data, X, *more)
+
+    monkeypatch.setattr(online_gp, "new_rows", new_rows)
     model.rebuild()
+    assert len(blocks) == 1
     assert model.num_observations.tolist() == [30, 25]
     torch.testing.assert_close(
         model.posterior(rows(1.7e9 + 6).unsqueeze(-2).unsqueeze(-3)).mean, before[0], rtol=0, atol=1e-6

@@ -88,7 +88,7 @@ def new_rows(
     data: GrowingCholesky,
     X: Tensor,
     Y: Tensor,
-    where: Tensor | None,
+    held: Tensor | None = None,
     variances: Tensor | None = None,
 ) -> Rows:
     """The rows that observations X, ``batch x n x d``, and Y, ``batch x n``, add. O(n t^2 + n^3).
@@ -96,35 +96,26 @@ def new_rows(
     [[L, 0], [V^T, D]] is the factor of [[L L^T, B], [B^T, C]] with V = L^{-1} B and D D^T = C - V^T V.
 
     Args:
-        where: booleans, ``batch``; members with False get null rows.
+        held: booleans, ``batch x n``; where it is False the row is null. None: all are True.
         variances: noise variances, ``batch x n``, in place of lambda.
     """
     old, noise = data.rows(), prior.noise_variance[..., None, None]
     if variances is not None:
         noise = variances.unsqueeze(-1)
     one = torch.eye(X.shape[-2], dtype=Y.dtype, device=Y.device)
-    held = torch.ones(1, dtype=torch.bool, device=X.device) if where is None else where.unsqueeze(-1)
-    V = _whiten(prior, data, X) * held.unsqueeze(-1)
+    held = torch.ones(1, dtype=torch.bool, device=X.device) if held is None else held
+    V = _whiten(prior, data, X) * held.unsqueeze(-2)
     left = prior.covariance(X, X) + noise * one - V.mT @ V
-    # C - V^T V is lambda plus the posterior covariance. Rounding must not make it less than lambda.
-    single = X.shape[-2] == 1
-    D = torch.maximum(left, noise).sqrt() if single else torch.linalg.cholesky(left)
-    D = torch.where(held.unsqueeze(-1), D, one)
+    both = held.unsqueeze(-1) & held.unsqueeze(-2)
+    if X.shape[-2] == 1:
+        # C - V^T V is lambda plus the posterior covariance. Rounding must not make it less than lambda.
+        D = torch.where(both, torch.maximum(left, noise).sqrt(), one)
+    else:
+        D = torch.linalg.cholesky(torch.where(both, left, one))
     residual = torch.where(held, Y - prior.mean(X), 0.0)
     explained = (V.mT @ old.whitened.unsqueeze(-1)).squeeze(-1)
     z = torch.linalg.solve_triangular(D, (residual - explained).unsqueeze(-1), upper=False).squeeze(-1)
     return Rows(X, Y, V, D.mT, z, held)
-
-
-def factor_anew(prior: GaussianPrior, data: GrowingCholesky) -> tuple[Tensor, Tensor]:
-    """(L^T, z) of all observations, computed from the data alone. O(t^3)."""
-    old = data.rows()
-    one = torch.eye(data.size, dtype=old.corner.dtype, device=old.corner.device)
-    both = old.held.unsqueeze(-1) & old.held.unsqueeze(-2)
-    covariance = prior.covariance(old.inputs, old.inputs) + prior.noise_variance[..., None, None] * one
-    upper = torch.linalg.cholesky(torch.where(both, covariance, one)).mT
-    residual = torch.where(old.held, old.targets - prior.mean(old.inputs), 0.0)
-    return upper, solve_lower(upper.mT, residual.unsqueeze(-1)).squeeze(-1)
 
 
 def predict(prior: GaussianPrior, data: GrowingCholesky, X: Tensor) -> tuple[Tensor, Tensor]:
@@ -390,9 +381,7 @@ class GrowingCholesky(ResizableState):
         t = self.size
         if where is not None or self.ragged:
             if t:
-                if where is not None:
-                    self.widen(where.shape)
-                self._drop(self.rows().held.to(torch.uint8).argmax(-1), where)  # argmax: the first True
+                self.drop_row(self.rows().held.to(torch.uint8).argmax(-1), where)  # argmax: the first True
             return
         if t > 1:
             self.whitened[..., : t - 1] = remove_row(
@@ -407,13 +396,10 @@ class GrowingCholesky(ResizableState):
         self.size = t - 1
 
     def drop_row(self, row: Tensor, where: Tensor | None = None) -> None:
-        """Remove one row of each member, given its index in ``rows()``, if the member holds it. O(t^2)."""
+        """Remove one row of each member, given its index in ``rows()``, if the member holds it: it becomes a null row,
+        by ``remove_row`` with l the part of L's column below it. O(t^2)."""
         self.widen(row.shape if where is None else torch.broadcast_shapes(row.shape, where.shape))
-        self._drop(row.expand(self.factor_shape), where)
-
-    def _drop(self, row: Tensor, where: Tensor | None) -> None:
-        """Turn a row of each member into a null row: ``remove_row`` with l the part of L's column below it."""
-        old, row = self.rows(), row.unsqueeze(-1)
+        old, row = self.rows(), row.expand(self.factor_shape).unsqueeze(-1)
         goes = (torch.arange(self.size, device=row.device) == row) & old.held
         if where is not None:
             goes = goes & where.unsqueeze(-1)

@@ -41,7 +41,6 @@ from bandits_torch.models.points.growing_cholesky import (
     GaussianPrior,
     GrowingCholesky,
     Rows,
-    factor_anew,
     new_rows,
     predict,
 )
@@ -291,13 +290,14 @@ class OnlineGP(OnlineModel):
         where = self._mask(where)
         if self._without_pending is None:
             self._check_follows()
-        ratio = self._check_spread(X)
+        self._check_spread(X)
+        held = None if where is None else where.unsqueeze(-1).expand(*where.shape, X.shape[-2])
         with torch.no_grad():
             self.data.make_room(X.shape[-2])
             self.data.widen(X.shape[:-2])
             if where is not None:
                 self.data.widen(where.shape)
-            for new in self._new_rows(X, Y, where, ratio):
+            for new in self._new_rows(X, Y, held):
                 self.data.append(new)
             self.data.ragged |= where is not None
             if self._without_pending is None:
@@ -321,20 +321,20 @@ class OnlineGP(OnlineModel):
         super().expect(X)
 
     def _new_rows(
-        self, X: Tensor, Y: Tensor, where: Tensor | None, ratio: float, noise: Tensor | None = None
+        self, X: Tensor, Y: Tensor, held: Tensor | None, noise: Tensor | None = None
     ) -> Iterator[Rows]:
-        """The rows that observations add, as one block; one row at a time if ``ratio``, noise to prior variance, is so
-        small that rounding makes their joint matrix indefinite. The caller appends each before it asks for the next."""
+        """The rows that observations add, as one block; one row at a time if the noise is so small that rounding makes
+        their joint matrix indefinite. The caller appends each before it asks for the next."""
         try:
-            yield new_rows(self.prior, self.data, X, Y, where, noise)
+            yield new_rows(self.prior, self.data, X, Y, held, noise)
             return
         except torch.linalg.LinAlgError:
-            if ratio >= SMALLEST_RATIO[Y.dtype]:
+            if self._check_spread(X) >= SMALLEST_RATIO[Y.dtype]:
                 raise  # the kernel is not positive semi-definite
-        for k in range(X.shape[-2]):
+        for k in range(X.shape[-2]):  # this cannot fail: L_ii^2 is at least the noise
             one = slice(k, k + 1)
-            variance = None if noise is None else noise[..., one]
-            yield new_rows(self.prior, self.data, X[..., one, :], Y[..., one], where, variance)
+            own = (None if part is None else part[..., one] for part in (held, noise))
+            yield new_rows(self.prior, self.data, X[..., one, :], Y[..., one], *own)
 
     def _check_spread(self, X: Tensor, noise_variance: Tensor | None = None) -> float:
         """The smallest ratio of noise to prior variance at X. Raises ValueError if rounding would destroy an
@@ -441,20 +441,15 @@ class OnlineGP(OnlineModel):
         with torch.no_grad():
             self.data.widen(self.kernel.batch_shape)
             self.data.widen(self.noise_variance.shape)
-            rows = self.data.rows()
+            rows, size = self.data.rows(), self.data.size
+            X, Y, held = rows.inputs.clone(), rows.targets.clone(), rows.held.clone()
+            self.data.size = 0
             try:
-                upper, whitened = factor_anew(self.prior, self.data)
-            except torch.linalg.LinAlgError:  # row by row it cannot fail: L_ii^2 is at least the noise
-                if self._check_spread(rows.inputs) >= SMALLEST_RATIO[rows.targets.dtype]:
-                    raise
-                self.data.size, size = 0, self.data.size
-                X, Y, held = rows.inputs.clone(), rows.targets.clone(), rows.held.clone()
-                for k in range(size):
-                    x, y = X[..., k : k + 1, :], Y[..., k : k + 1]
-                    self.data.append(new_rows(self.prior, self.data, x, y, held[..., k]))
-                return
-            rows.corner.copy_(upper)
-            rows.whitened.copy_(whitened)
+                for new in self._new_rows(X, Y, held):
+                    self.data.append(new)
+            except (torch.linalg.LinAlgError, ValueError):
+                self.data.size = size  # nothing is written yet
+                raise
 
     def adopt(self, noise_variance: Tensor, prior_mean: Tensor) -> None:
         """Set the noise variance and the prior mean, as many numbers of each as the model has, and ``rebuild``. O(t^3).
@@ -501,7 +496,7 @@ class OnlineGP(OnlineModel):
             validation.tensor(name, value)
         wide = broadcast("X, Y and the model", X.shape[:-2], Y.shape[:-2], self.batch_shape)
         X, Y = _points_and_targets(X, Y, wide, self.data)
-        ratio = self._check_spread(X)
+        self._check_spread(X)
         model, noise = self.expand(wide), kwargs.get("noise")
         if noise is not None:
             noise = validation.own_noise(validation.tensor("noise", noise).to(Y), "noise")
@@ -509,7 +504,7 @@ class OnlineGP(OnlineModel):
             expected = f"batch x {X.shape[-2]} x 1, batch broadcasting to {tuple(wide)}"
             validation.shape_is("noise", noise, fits, expected)
             noise, model.data.own_noise = noise.squeeze(-1), True
-        for new in model._new_rows(X, Y, None, ratio, noise):
+        for new in model._new_rows(X, Y, None, noise):
             model.data.join(new)
         return model
 
