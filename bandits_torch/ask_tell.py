@@ -234,9 +234,8 @@ class AskTell(Watched, Described):
             context_names = log.context_names
         dated = isinstance(log, Log) and log.dated
         if dated:
-            knowledge["log"] = replace(
-                knowledge["log"], times=knowledge["log"].times / border.SECONDS[time_unit]
-            )
+            seconds = (knowledge["log"].times * 1e6).floor() / 1e6  # dates have microseconds, as in ``Times``
+            knowledge["log"] = replace(knowledge["log"], times=seconds / border.SECONDS[time_unit])
         about: Any = {"names": names, "context_names": context_names, "settings": settings}
         live = cls(recipes.auto(cast(Any, choices), **knowledge), **about, time_unit=time_unit, keep=keep)
         if log is not None:

@@ -11,6 +11,7 @@ import torch
 from gpytorch.kernels import RBFKernel
 
 from bandits_torch import AskTell, load_policy, recipes, save_policy
+from bandits_torch.problems import Log
 from tests.reference import all_recipes, plain_best
 from tests.reference.asking import bits
 
@@ -151,6 +152,17 @@ def test_when_an_arm_was_played_in_dates():
     assert pd.isna(table["last_played"]["c"])
     later = live.beliefs(at=zone + timedelta(hours=20))
     assert later["unseen"].max() == timedelta(hours=20)
+
+
+@pytest.mark.parametrize("unit", ["s", "min", "h", "D"])
+def test_what_is_believed_after_a_log_whose_dates_have_nanoseconds(unit):
+    times = 1_704_067_200 + torch.tensor([0.1234569, 2.7777779, 60.9999994], dtype=torch.float64)
+    log = Log(
+        times, torch.tensor([0, 1, 1]), torch.tensor([1.0, 2.0, 3.0]), ("a", "b"), dated=True, zoned=False
+    )
+    live = AskTell.auto(log=log, time_unit=unit)
+    last = pd.Timestamp("2024-01-01 00:01:00.9999994")
+    torch.testing.assert_close(live.predict(last)[0].squeeze(0).tolist(), live.beliefs()["mean"].tolist())
 
 
 def test_how_long_ago_counts_the_hour_that_a_clock_skips():
