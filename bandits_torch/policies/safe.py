@@ -391,7 +391,8 @@ class SafePointPolicy(LimitedPolicy):
         outcomes: models of the other measurements, by name, of the same kind.
         domain: where points are played.
         limits, width, safety_width, trust: see ``SafePolicy``.
-        safe_points: (k, d) or (S, k, d), an initial safe set.
+        safe_points: (k, d) or (S, k, d), an initial safe set. If a step fixes coordinates, only those with its values
+            count.
         when_empty: if no point found is safe, as in ``SafePolicy``: ``"likeliest"``, ``"safe_points"`` or ``"raise"``.
         forgetting: rules of the models (``StaleObservations``) by the outcome's name, or ``"reward"``; default: none.
         raw_samples: Sobol points tried at each step.
@@ -474,7 +475,10 @@ class SafePointPolicy(LimitedPolicy):
         initial = domain.fix(self.safe_points.movedim(1, 0))
         X = torch.cat([raw, initial, domain.fix(self._played.movedim(1, 0))])
         trusted = torch.zeros(S, len(X), dtype=torch.bool, device=X.device)
-        trusted[:, len(raw) : len(raw) + len(initial)] = self._first() | (self.trust == "always")
+        given = (
+            (initial == self.safe_points.movedim(1, 0)).all(-1).mT
+        )  # False where the step fixes other coordinates
+        trusted[:, len(raw) : len(raw) + len(initial)] = given & (self._first() | (self.trust == "always"))
         inside = domain.contains(X).mT
         generator = torch.Generator().manual_seed(seed)
         share, best, kept = None, X[0], trusted[:, 0]

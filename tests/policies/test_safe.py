@@ -254,6 +254,19 @@ def test_or_what_is_vouched_for_or_nothing(over):
     assert described(stops.state_dict()) == before
 
 
+@pytest.mark.parametrize("trust", ["start", "always"])
+def test_a_safe_point_is_not_vouched_for_at_another_value_of_a_coordinate(trust):
+    ours = impossible("points", trust=trust)
+    there, elsewhere = (Domain(SQUARE.bounds, fixed_features={1: value}) for value in (1.0, 2.5))
+    assert torch.equal(ours.choose(0.0, there).arm, START)
+    assert bool(ours.choose(0.0, there).why["certain"])
+    assert not bool(ours.choose(0.0, elsewhere).why["certain"])
+    assert float(ours.trace()["fallback"]) == 1.0
+    stops = impossible("points", trust=trust, when_empty="raise")
+    with pytest.raises(NoSafeArmError):
+        stops.choose(0.0, elsewhere)
+
+
 @pytest.mark.parametrize(
     ("over", "options"),
     [("arms", {}), ("arms", {"explore": "safeopt"}), ("points", {}), ("points", {"least_reward": -1.2})],
