@@ -44,8 +44,12 @@ def score(kind, mean, deviation, best):
     return deviation * (u * normal.cdf(u) + normal.log_prob(u).exp())
 
 
-def improvement(kind, arms, rewards):
-    return score(kind, *posterior(arms, rewards), max(rewards) if rewards else PRIOR_MEAN)
+def improvement(kind, incumbent, held, mask):
+    """Of all arms, -1 where the mask is False, over the best that can be played: rewards (arm, reward), or means."""
+    mean, deviation = posterior(*zip(*held, strict=True)) if held else posterior([], [])
+    rewards = [reward for arm, reward in held if mask[arm] and incumbent == "reward"]
+    best = max(rewards) if rewards else mean[mask].max()
+    return score(kind, mean, deviation, best).masked_fill(~mask, -1.0)
 
 
 def built(kind, incumbent="reward"):
@@ -53,69 +57,29 @@ def built(kind, incumbent="reward"):
     return getattr(recipes, kind)(FEATURES, COVARIANCE, NOISE, prior_mean=PRIOR_MEAN, replicates=2, **options)
 
 
+@pytest.mark.parametrize("incumbent", ["mean", "reward"])
 @pytest.mark.parametrize("kind", ["gp_ei", "gp_pi"])
-def test_every_choice_is_the_formulas_with_the_largest_reward_of_each_replicate(kind) -> None:
-    policy, held = built(kind), ([], [])
+def test_every_choice_is_the_formulas_under_any_mask_whoever_has_learned(kind, incumbent) -> None:
+    """Rewards come to all replicates or to the first alone, now and then with a noise variance of their own."""
+    policy, held = built(kind, incumbent), ([], [])
     generator = torch.Generator().manual_seed(3)
-    for step in range(25):
-        arm = policy.choose(float(step)).arm
-        for k in range(2):
-            assert improvement(kind, *zip(*held[k], strict=True) if held[k] else ([], [])).argmax() == arm[k]
+    for step in range(30):
+        mask = torch.rand(2, 9, generator=generator) < (0.3 if step % 2 else 2.0)
+        mask[:, step % 9] = True
+        choice = policy.choose(float(step), mask if step % 2 else None)
+        expected = torch.stack([improvement(kind, incumbent, held[k], mask[k]) for k in range(2)])
+        assert torch.equal(expected.gather(-1, choice.arm.unsqueeze(-1)).squeeze(-1), expected.amax(-1))
+        torch.testing.assert_close(choice.why["index"].exp(), expected.amax(-1), rtol=1e-6, atol=1e-12)
+        arm = choice.arm if step % 3 else torch.randint(9, (2,), generator=generator)
         reward = torch.randn(2, generator=generator).double() + torch.tensor([0.0, 4.0]) + 0.1 * arm
-        policy.learn(Observation(float(step), arm, reward))
-        for k in range(2):
+        own = torch.full((2,), NOISE).double() if step % 5 == 3 else None
+        where = torch.tensor([True, step % 4 != 2])
+        if where.all():
+            policy.learn(Observation(float(step), arm, reward, noise_variance=own))
+        else:
+            policy.learn_where(Observation(float(step), arm, reward), where)
+        for k in range(1 + int(where[1])):
             held[k].append((int(arm[k]), float(reward[k])))
-
-
-def test_a_reward_with_a_noise_variance_of_its_own_is_an_incumbent_too() -> None:
-    policy, rewards = built("gp_ei"), torch.tensor([9.0, -1.0]).double()
-    own = {"noise_variance": torch.tensor([NOISE, NOISE]).double()}
-    policy.learn(Observation(0.0, torch.tensor([2, 2]), rewards, **own))
-    assert policy.state_dict()["largest"][:, 2].equal(rewards)
-    for k in range(2):
-        best = improvement("gp_ei", [2], [float(rewards[k])]).max()
-        assert float(policy.choose(1.0).why["index"][k].exp()) == pytest.approx(float(best))
-
-
-@pytest.mark.parametrize("kind", ["gp_ei", "gp_pi"])
-def test_a_reward_learned_in_some_replicates_is_the_incumbent_of_these_alone(kind) -> None:
-    policy, where = built(kind), torch.tensor([True, False])
-    policy.learn_where(Observation(0.0, torch.tensor([4, 4]), torch.tensor([3.0, 3.0]).double()), where)
-    index = policy.choose(1.0).why["index"]
-    assert float(index[1]) == pytest.approx(float(built(kind).choose(1.0).why["index"][1]))
-    learned = built(kind)
-    learned.learn(Observation(0.0, torch.tensor([4, 4]), torch.tensor([3.0, 3.0]).double()))
-    assert float(index[0]) == pytest.approx(float(learned.choose(1.0).why["index"][0]))
-
-
-@pytest.mark.parametrize("kind", ["gp_ei", "gp_pi"])
-def test_rewards_of_arms_that_are_not_available_are_no_incumbents(kind) -> None:
-    policy, others = built(kind), torch.arange(9) != 2
-    for arm, reward in ((2, 9.0), (5, 1.0)):
-        learned = torch.tensor([arm, arm]), torch.tensor([reward, reward]).double()
-        policy.learn(Observation(float(arm), *learned))
-    for available, best in ((None, 9.0), (others, 1.0), (others & (torch.arange(9) != 5), None)):
-        mean, deviation = posterior([2, 5], [9.0, 1.0])
-        mask = torch.ones(9, dtype=torch.bool) if available is None else available
-        best = float(mean[mask].max()) if best is None else best
-        choice = policy.choose(9.0, available)
-        expected = score(kind, mean, deviation, best)
-        assert choice.arm.tolist() == [int(expected.masked_fill(~mask, -1.0).argmax())] * 2
-        assert float(choice.why["index"][0].exp()) == pytest.approx(float(expected[mask].max()), rel=1e-6)
-
-
-@pytest.mark.parametrize("kind", ["gp_ei", "gp_pi"])
-def test_improvement_over_the_largest_mean_is_over_that_of_what_can_be_played(kind) -> None:
-    policy = built(kind, "mean")
-    for step in range(7):
-        arm = policy.choose(float(step)).arm
-        policy.learn(Observation(float(step), arm, torch.randn(2).double()))
-    mean, variance = policy.model.marginals()
-    for mask in (torch.ones(2, 9, dtype=torch.bool), mean < mean.amax(-1, keepdim=True)):
-        best = mean.masked_fill(~mask, -torch.inf).amax(-1, keepdim=True)
-        expected = score(kind, mean, variance.sqrt(), best).masked_fill(~mask, -1.0).argmax(-1)
-        assert torch.equal(policy.choose(8.0, mask).arm, expected)
-    assert torch.equal(policy.choose(8.0).arm, policy.choose(8.0, torch.ones(9, dtype=torch.bool)).arm)
 
 
 def test_a_retired_arm_is_no_incumbent_and_one_that_comes_later_has_no_reward_yet() -> None:
