@@ -28,25 +28,6 @@ def model_of(form, batch=(), rate=None, observations=6):
     return model
 
 
-@pytest.mark.parametrize("rate", [None, 0.2])
-@pytest.mark.parametrize("batch", BATCHES)
-@pytest.mark.parametrize("form", FORMS)
-def test_candidates_are_answered_as_any_other_inputs(form, batch, rate):
-    model = model_of(form, batch, rate)
-    X = model.candidates(7.5)
-    assert X.shape == (N, *[1] * len(batch), 1, 1 if rate is None else 2)
-    fast, general = model.posterior(X), model.posterior(X.clone())
-    assert fast.mean.shape == fast.variance.shape == (N, *batch, 1, 1)
-    torch.testing.assert_close(fast.mean, general.mean, rtol=0, atol=1e-15)
-    torch.testing.assert_close(fast.variance, general.variance, rtol=1e-14, atol=1e-15)
-    mean, variance = model.marginals(7.5)
-    assert mean.shape == variance.shape == (*batch, N)
-    torch.testing.assert_close(fast.mean.squeeze(-1).squeeze(-1).movedim(0, -1), mean, rtol=0, atol=1e-15)
-    torch.testing.assert_close(
-        fast.variance.squeeze(-1).squeeze(-1).movedim(0, -1), variance, rtol=0, atol=1e-15
-    )
-
-
 @pytest.mark.parametrize("q", [1, 3])
 @pytest.mark.parametrize("batch", BATCHES)
 def test_inputs_broadcast_against_the_batch(batch, q):
@@ -59,12 +40,6 @@ def test_inputs_broadcast_against_the_batch(batch, q):
         alone = model.posterior(wide[k])
         torch.testing.assert_close(model.posterior(wide).mean[k], alone.mean)
         torch.testing.assert_close(model.posterior(wide).variance[k], alone.variance)
-
-
-def test_inputs_may_widen_the_batch_of_a_lone_member():
-    model = model_of("covariance", (1,))
-    X = torch.randint(N, (5, 2, 1)).double()
-    torch.testing.assert_close(model.posterior(X).mean, model.posterior(X.unsqueeze(1)).mean.squeeze(1))
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -110,17 +85,6 @@ def test_numbers_of_arms_and_noise_may_be_anything_that_broadcasts():
             alone.observe(model.train_inputs[0][i, j], model.train_targets[i, j].unsqueeze(-1))
             torch.testing.assert_close(model.marginals()[0][i, j], alone.marginals()[0])
             torch.testing.assert_close(model.marginals()[1][i, j], alone.marginals()[1])
-
-
-@pytest.mark.parametrize("batch", BATCHES)
-@pytest.mark.parametrize("form", FORMS)
-def test_covariance_with_an_arm_is_a_column_of_the_joint_covariance(form, batch):
-    model = model_of(form, batch, 0.1)
-    arm = torch.tensor([5, 2]) if batch else torch.tensor(5)
-    _, joint = model.joint(7.0)
-    columns = joint.movedim(-1, 0)[arm]
-    expected = columns if not batch else torch.stack([columns[s, s] for s in range(batch[0])])
-    assert torch.allclose(model.covariance_with(arm, 7.0), expected, **exactly)
 
 
 def learn(model, steps):
@@ -248,44 +212,6 @@ def test_it_follows_observations_removals_and_resets_of_some_members():
     ):
         act()
         assert_root(model)
-
-
-def test_after_two_thousand_steps_of_a_window_it_is_as_good_as_the_covariance():
-    model = with_root((2,), noise=1e-3)
-    model.joint_root()
-    for _ in range(2_000):
-        pull(model, 1)
-        if int(model.num_observations[0]) > 50:
-            model.forget(1)
-    assert_root(model, rtol=0.0, atol=1e-9)
-
-
-def test_a_member_has_the_root_that_it_has_alone_also_when_others_are_reset():
-    arms, rewards = torch.randint(N, (30, 2)), torch.randn(30, 2).double()
-    both, alone = with_root((2,)), with_root((1,))
-    for model, members in ((both, [0, 1]), (alone, [0])):
-        model.joint_root()
-        for k in range(30):
-            model.observe_arms(arms[k, members], rewards[k, members])
-            if k == 15 and len(members) == 2:
-                model.reset(torch.tensor([False, True]))
-    assert torch.equal(both.joint_root()[1][0], alone.joint_root()[1][0])
-
-
-def test_a_copy_and_a_loaded_state_have_the_very_same_root():
-    model, other = with_root(), with_root()
-    pull(model, 5)
-    model.joint_root()
-    pull(model, 5)
-    other.load_state_dict(model.state_dict())
-    assert torch.equal(other.joint_root()[1], model.joint_root()[1])
-    assert torch.equal(copy.deepcopy(model).joint_root()[1], model.joint_root()[1])
-    wide = model.expand(torch.Size((2, 3)))
-    assert torch.equal(wide.joint_root()[1][1], model.joint_root()[1])
-    fresh = with_root()
-    pull(fresh, 2)
-    other.load_state_dict(fresh.state_dict())  # a state without a root
-    assert_root(other)
 
 
 @pytest.mark.parametrize("form", ["covariance", "factor"])

@@ -56,7 +56,9 @@ MODELS = {
     "covariance": over_arms("covariance"),
     "rows wait": over_arms("covariance"),
     "factor": over_arms("factor"),
+    "own noise": over_arms("covariance"),
     "covariance fades": over_arms("covariance", "fades"),
+    "own noise fades": over_arms("auto", "fades"),
     "rows wait fades": over_arms("covariance", "fades"),
     "factor fades": over_arms("factor", "fades"),
     "auto fades": over_arms("auto", "fades"),
@@ -107,8 +109,12 @@ def learn(name, model, steps, start=0.0, unit=1.0):
     """What is told at these steps to each member; some are left out, and some forget and restart."""
     for step in steps:
         arm, reward, where = draws(model.batch_shape, step)
-        model.observe(inputs(name, arm, start + step), unit * reward[..., None, None], where)
-        if step % 10 == 7 and model.can_forget:
+        if name.startswith("own noise") and step % 3:
+            noise = 0.01 * 100 ** draws(arm.shape, step + 1)[1].sigmoid()
+            model.observe_arms(arm, reward, start + step, noise_variance=noise)
+        else:
+            model.observe(inputs(name, arm, start + step), unit * reward[..., None, None], where)
+        if step % 10 == 7 and model.can_forget and not name.startswith("own noise"):
             model.forget(2, where & (model.num_observations >= 2))
         if step % 17 == 16:
             model.reset(~where)
@@ -208,7 +214,7 @@ def test_members_of_a_batch_are_models_alone(name):
     together = learn(name, MODELS[name]((2,)), range(25))
     for k in range(2):
         alone = MODELS[name](())
-        if name.startswith("SketchedGP"):  # draws of its own
+        if name.startswith(("SketchedGP", "own noise")):  # draws of its own
             continue
         for step in range(25):
             arm, reward, where = (value[k] for value in draws((2, 2), step))
@@ -289,7 +295,7 @@ def in_unit(name, unit):
         *(
             name
             for name in MODELS
-            if not name.startswith(("rows", "states", "OnlineGP fades", "SketchedGP in"))
+            if not name.startswith(("rows", "own", "states", "OnlineGP fades", "SketchedGP in"))
         )
     ],
 )
@@ -303,6 +309,25 @@ def test_in_another_unit_of_rewards_a_model_says_the_same_to_the_last_bit(name):
     if len(ours) > 4:  # log densities, of so many rewards
         density = ours[3] - ours[-1].double() * math.log(1024.0)
         torch.testing.assert_close(density, theirs[3], rtol=1e-12, atol=1e-9)
+
+
+@every_model
+def test_all_arms_at_once_together_and_by_column_are_answered_as_each_alone(name):
+    model = learn(name, MODELS[name](()), range(12))
+    if not hasattr(model, "joint"):
+        return
+    now, arm = 50.0, draws(model.batch_shape, 5)[0]
+    alone, (mean, covariance) = said(name, model, now)[:2], model.joint(now)
+    posterior = model.posterior(inputs(name, torch.arange(N), now).squeeze(-2))
+    assert_close(alone, [*model.marginals(now)])
+    assert_close(alone, [mean, covariance.diagonal(dim1=-2, dim2=-1)])
+    assert_close([mean, covariance], [posterior.mean[..., 0], posterior.distribution.covariance_matrix])
+    listed = model.posterior(model.candidates(now))
+    for value, moment in zip(alone, (listed.mean, listed.variance), strict=True):
+        assert_close(value, moment.squeeze(-1).squeeze(-1).movedim(0, -1))
+    if hasattr(model, "covariance_with"):
+        column = covariance.gather(-1, arm[..., None, None].expand(*covariance.shape[:-1], 1))
+        assert_close(model.covariance_with(arm, now), column.squeeze(-1))
 
 
 @every_model

@@ -1,6 +1,5 @@
 """Rewards with a noise variance of their own: copies, rebuilding, questions, and who refuses them."""
 
-import copy
 import math
 
 import pytest
@@ -43,20 +42,6 @@ def assert_same(one, other, now=100.0):
     """Moments, gain and likelihood."""
     said = [(*m.joint(now if m.drifts else None), m.information_gain, m.log_likelihood) for m in (one, other)]
     torch.testing.assert_close(*said, rtol=1e-9, atol=1e-9)
-
-
-@pytest.mark.parametrize("kernel", [SPACE, DRIFTING], ids=["static", "drifting"])
-@pytest.mark.parametrize("form", ["auto", "covariance"])
-def test_a_copy_of_the_state_and_a_wider_batch_learn_on(form, kernel):
-    """Past the first look at rounding errors. Learned again in order of time, all is the same."""
-    first, then = list(told(90)), [(arm, reward, time + 90, r) for arm, reward, time, r in told(5, seed=1)]
-    model, again = learn(model_of(kernel, form=form), first), model_of(kernel, form=form)
-    again.load_state_dict(copy.deepcopy(model.state_dict()))
-    wide = learn(model.expand(torch.Size([3, 2])), then)
-    assert_same(learn(model, then), learn(again, then))
-    torch.testing.assert_close(wide.marginals()[0][1], model.marginals()[0], rtol=0, atol=1e-12)
-    model._belief.relearn(model._belief.form_name)
-    assert_same(model, again)
 
 
 def test_a_rebuild_for_rounding_errors_counts_each_reward_by_its_precision():
@@ -116,13 +101,14 @@ TAKEN |= {"gp_ei", "gp_pi", "predictive_sampling"}
 
 
 @pytest.mark.parametrize("name", sorted(recipes.RECIPES.keys() - TAKEN))
-def test_every_other_recipe_refuses_a_noise_of_its_own_by_name(name):
+def test_every_other_recipe_refuses_a_noise_of_its_own_and_outcomes_by_name(name):
     policy, _ = all_recipes.build(name, 1, 20)
     asked = AskTell(policy)
     question = asked.ask(1.0)
     before = described(asked.state_dict())
-    with pytest.raises(ValueError, match="noise_variance must be None"):
-        asked.tell(question.id, 0.5, noise_variance=0.1)
+    for told in ({"noise_variance": 0.1}, {"outcomes": [0.0]}):
+        with pytest.raises(ValueError, match=f"{next(iter(told))} must be None"):
+            asked.tell(question.id, 0.5, **told)
     assert described(asked.state_dict()) == before
     bare = Observation(
         1.0, question.arm, torch.tensor([0.5]).double(), {}, None, torch.tensor([0.1]).double()

@@ -33,19 +33,6 @@ def test_nothing_overflows_or_grows_in_a_long_run() -> None:
     torch.testing.assert_close(model.posterior(every).mean, recent.posterior(every).mean)
 
 
-def test_marginals_and_joint_are_the_posterior_of_all_arms() -> None:
-    model = WeightedGP(8, covariance(), 0.1, discount=0.9, prior_mean=0.3, batch_shape=(2,))
-    for step in range(12):
-        model.observe_arms(torch.tensor([step % 8, 3]), torch.tensor([0.5, -1.0]).double())
-    posterior = model(torch.arange(8).double().unsqueeze(-1))
-    for mean, spread, own in (
-        (*model.marginals(), posterior.variance),
-        (*model.joint(), posterior.covariance_matrix),
-    ):
-        torch.testing.assert_close(mean, posterior.mean, rtol=0, atol=1e-12)
-        torch.testing.assert_close(spread, own, rtol=0, atol=1e-12)
-
-
 def test_what_a_policy_has_checked_is_learnt_the_same_and_not_checked_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

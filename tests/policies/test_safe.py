@@ -391,18 +391,6 @@ def test_outcomes_that_lack_or_exceed_are_refused_with_nothing_changed(outcomes,
     assert described(asked.state_dict()) == before
 
 
-@pytest.mark.parametrize("name", ["gp_ucb", "tv_gp_ucb", "ucb1", "random"])
-def test_a_policy_without_limits_refuses_outcomes(name):
-    about = recipes.registered(name)
-    beliefs = () if about.belief is None else (kernel(0.2), 0.1)
-    options = {"horizon": 9} if "horizon" in about.options else {}
-    asked = AskTell(getattr(recipes, name)(ARMS, *beliefs, **options))
-    question = asked.ask(1.0)
-    with pytest.raises(ValueError, match="outcomes must be None"):
-        asked.tell(question.id, 0.5, outcomes=[0.0])
-    assert asked.open == (question.id,)
-
-
 def test_limits_without_outcomes_and_other_bad_settings_are_refused():
     widths = {"width": ConstantWidth(1.0), "safety_width": ConstantWidth(1.0)}
     gp, over_points = ArmGP(ARMS, kernel(0.2), 0.1), OnlineGP(kernel(0.4), NOISE, input_dim=2)
