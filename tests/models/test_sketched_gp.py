@@ -1,15 +1,10 @@
 """SketchedGP: agreement with the dense formulas and the exact posterior, a few arms watched, and rows in blocks."""
 
-import copy
-
 import pytest
 import torch
 
 from bandits_torch.models import LeverageSampling, SketchedGP
 from bandits_torch.models.sketch import embedding
-from bandits_torch.models.sketch.embedding import GrowingRows
-from bandits_torch.models.sketch.sketch import WatchedArms
-from bandits_torch.problems import GPDraws
 from tests.reference.dense_dtc import dtc
 from tests.reference.kernels import rbf
 
@@ -65,11 +60,7 @@ def test_marginals_equal_the_dense_formulas(arms, kernel, generator, chunk_size,
     assert int(model.num_observations) == 60
 
 
-@pytest.mark.parametrize(
-    ("noise_variance", "dtype"),
-    [(1e-10, torch.float64), (1e-5, torch.float32)]
-    + [(v, d) for v in (1.0, 1e8) for d in (torch.float64, torch.float32)],
-)
+@pytest.mark.parametrize(("noise_variance", "dtype"), [(1e-10, torch.float64), (1e-5, torch.float32)])
 def test_it_is_stable_at_any_noise_that_is_taken(arms, kernel, generator, noise_variance, dtype):
     arms = torch.cat([arms, arms[:10] + 1e-9])  # nearly the same arms twice
     model = SketchedGP(arms.to(dtype), kernel, noise_variance, sampling=LeverageSampling.practical(2.0, 1.0))
@@ -129,17 +120,6 @@ def test_draws_come_when_due_for_all_pulls_at_the_variances_of_before(arms, kern
     assert 5 < len(coins) < 60
 
 
-def test_an_arm_pulled_before_it_joined_the_dictionary_keeps_its_rewards():
-    """Arms that tell nothing of each other: new features have no product with old ones, but with themselves."""
-    model = SketchedGP(4, torch.eye(4, dtype=torch.float64), 2.0)
-    for arm, reward in [(0, 1.0)] + 4 * [(1, 10.0)]:
-        model.observe_arms(torch.tensor(arm), torch.tensor(reward, dtype=torch.float64))
-    assert 1 in model.sketches[0].inducing_arms()
-    mean, variance = model.marginals()
-    torch.testing.assert_close(mean, torch.tensor([1 / 3, 20 / 3, 0, 0], dtype=torch.float64))
-    torch.testing.assert_close(variance, torch.tensor([2 / 3, 1 / 3, 1, 1], dtype=torch.float64))
-
-
 def test_an_arm_that_is_certain_is_no_reason_to_draw():
     model = SketchedGP(3, torch.diag(torch.tensor([0.0, 1.0, 1.0], dtype=torch.float64)), 0.1)
     one = torch.ones((), dtype=torch.float64)
@@ -148,39 +128,6 @@ def test_an_arm_that_is_certain_is_no_reason_to_draw():
     model.observe_arms(torch.tensor(1), one)
     assert int(model.draws) == 1
     torch.testing.assert_close(model.marginals()[0], torch.tensor([0.0, 1 / 1.1, 0.0], dtype=torch.float64))
-
-
-def test_an_arm_enters_with_the_probability_of_one_of_its_observations(generator):
-    sampling, leverage, count = (
-        LeverageSampling(2.0),
-        torch.tensor([0.01, 0.2, 0.6]),
-        torch.tensor([40.0, 3.0, 1.0]),
-    )
-    wanted = [1 - (1 - 0.02) ** 40, 1 - (1 - 0.4) ** 3, 1.0]
-    torch.testing.assert_close(sampling.probabilities(leverage, count), torch.tensor(wanted))
-
-
-def test_the_theory_preset_has_the_constants_of_theorem_1():
-    sampling = LeverageSampling.theory(1000, delta=0.1, epsilon=0.5)
-    assert sampling.alpha == pytest.approx(3)
-    assert sampling.oversampling == pytest.approx(6 * 3 * torch.log(torch.tensor(4e4)).item() / 0.25)
-    assert sampling.growth == 1
-
-
-def test_a_replicate_of_a_batch_is_the_replicate_alone(arms, kernel, generator):
-    noise = torch.tensor([0.1, 0.01, 1.0], dtype=torch.float64)
-    batch = SketchedGP(arms, kernel, noise, seed=5)
-    alone = SketchedGP(arms, kernel, 0.01, seed=5, first_replicate=1)
-    for _ in range(40):
-        arm, reward = (
-            torch.randint(N, (3,), generator=generator),
-            torch.randn(3, generator=generator).double(),
-        )
-        batch.observe_arms(arm, reward)
-        alone.observe_arms(arm[1], reward[1])
-    for got, wanted in zip(batch.marginals(), alone.marginals(), strict=True):
-        assert torch.equal(got[1], wanted)
-    assert batch.dictionary_size.shape == (3,)
 
 
 @pytest.mark.parametrize(("growth", "dictionary"), [(1.0, "redrawn"), (1.5, "kept"), (1e9, "kept")])
@@ -208,19 +155,16 @@ def test_a_pull_placed_before_its_reward_counts_for_the_variance_alone(
     torch.testing.assert_close(model.marginals()[0], mean, rtol=1e-6, atol=1e-7)
 
 
-def test_posterior_by_index_and_off_the_arms_agree_with_the_marginals(arms, kernel, generator):
+def test_off_its_arms_it_is_the_posterior_of_its_arms(arms, kernel, generator):
     model = SketchedGP(
         arms, kernel, 0.01, prior_mean=0.5, batch_shape=(2,), sampling=LeverageSampling.practical(1.0)
     )
     for _ in play(model, *pulls(generator, 40)):
         pass
     mean, variance = model.marginals()
-    cached = model.posterior(model.candidates())
-    torch.testing.assert_close(cached.mean.squeeze(), mean.T)
-    index = torch.arange(N, dtype=torch.float64).reshape(N, 1, 1, 1)
-    for posterior in (model.posterior(index), model.off_arms().posterior(arms.reshape(N, 1, 1, 2))):
-        torch.testing.assert_close(posterior.mean.squeeze(), mean.T)
-        torch.testing.assert_close(posterior.variance.squeeze(), variance.T)
+    posterior = model.off_arms().posterior(arms.reshape(N, 1, 1, 2))
+    torch.testing.assert_close(posterior.mean.squeeze(), mean.T)
+    torch.testing.assert_close(posterior.variance.squeeze(), variance.T)
     X = arms[:3, None, None].clone().requires_grad_()
     off = model.off_arms().posterior(X)
     assert torch.autograd.grad(off.mean.sum() + off.variance.sum(), X)[0].abs().min() > 0
@@ -232,88 +176,14 @@ def test_posterior_by_index_and_off_the_arms_agree_with_the_marginals(arms, kern
 
 
 def test_more_arms_than_are_worked_on_at_once(arms, kernel, generator, monkeypatch):
-    """Features and kernels of many arms are computed piece by piece: the same posterior."""
-    sampling = LeverageSampling.practical(2.0, 1.0)
+    """Features and kernels of many arms are computed, and kept, piece by piece: the same posterior."""
+    sampling = LeverageSampling.practical(0.5, 1.0)
     models = [SketchedGP(arms, kernel, 0.01, sampling=sampling) for _ in range(2)]
-    arm, reward = pulls(generator, 30, among=N)
+    arm, reward = pulls(generator, 100, among=N)
     for _ in play(models[0], arm, reward):
         pass
     monkeypatch.setattr(embedding, "_ARMS_AT_ONCE", 13)
+    monkeypatch.setattr(embedding, "_ONE_PIECE", 0)
     for _ in play(models[1], arm, reward):
         pass
     torch.testing.assert_close(models[1].marginals(), models[0].marginals(), rtol=1e-9, atol=1e-9)
-
-
-@pytest.fixture
-def sketch():
-    problem = GPDraws(num_arms=60, dim=2, lengthscale=0.2, noise_scale=0.1, seed=4)
-    model = SketchedGP(
-        problem.arms, problem.knowledge.kernel, 0.01, sampling=LeverageSampling.practical(2.0, 3.0)
-    )
-    return model.sketches[0]
-
-
-def expected(sketch, arms):
-    """The variance of all arms anew, from a copy that is brought up to date."""
-    other = copy.deepcopy(sketch)
-    other.marginals.settle(False)
-    return other.moments()[1][arms].clamp_min(0.0)
-
-
-def events(sketch, count, seed=0):
-    """Pulls at random, with a pass over all arms now and then; yields after each."""
-    generator = torch.Generator().manual_seed(seed)
-    for k in range(count):
-        arm = int(torch.randint(60, (), generator=generator))
-        sketch.observe(arm, torch.randn((), generator=generator, dtype=torch.float64))
-        if k % 7 == 6:
-            sketch.moments()
-        yield k
-
-
-def test_they_follow_pulls_passes_over_all_arms_and_dictionaries(sketch):
-    watched, draws = WatchedArms(sketch, torch.tensor([5, 17, 2])), set()
-    for k in events(sketch, 60):
-        draws.add(sketch.draws)
-        if k == 30:
-            watched.join(torch.tensor([40, 3]))
-        if k % 3:  # so that several pulls are taken up at once
-            close = expected(sketch, watched.arms)
-            torch.testing.assert_close(watched.variance(), close, rtol=0, atol=1e-10)
-    assert watched.arms.tolist() == [5, 17, 2, 40, 3]
-    assert len(watched) == 5
-    assert len(draws) > 5
-
-
-@pytest.fixture(params=[0, 10_000, 2**26])
-def limit(request, monkeypatch):
-    """How many bytes may stand in one piece: no row, some, all."""
-    monkeypatch.setattr(embedding, "_ONE_PIECE", request.param)
-    return request.param
-
-
-def test_products_and_columns_are_those_of_one_matrix(limit):
-    generator = torch.Generator().manual_seed(0)
-    draw = lambda *shape: torch.randn(*shape, generator=generator, dtype=torch.float64)  # noqa: E731
-    rows, plain = GrowingRows(draw(0, 50)), draw(0, 50)
-    for height in (1, 30, 3, 40, 2, 7):
-        more = draw(height, 50)
-        rows.append(more)
-        plain = torch.cat([plain, more])
-        left, index = draw(3, len(plain)), torch.tensor([4, 0, 49])
-        assert rows.size == len(plain)
-        assert torch.equal(rows.columns(index), plain[:, index])
-        torch.testing.assert_close(rows.product(left), left @ plain)
-    assert (len(rows._blocks) > 1) == (limit < 2**26)
-    other = GrowingRows(draw(0, 50))
-    other.load_state_dict(copy.deepcopy(rows.state_dict()))
-    for each in (rows, other):
-        each.append(plain[:5])
-    assert torch.equal(rows.columns(slice(None)), other.columns(slice(None)))
-    assert [len(block) for block in rows._blocks] == [len(block) for block in other._blocks]
-    for height in (60, 20, 200):
-        rows.start(height)
-        values = draw(height, 50)
-        for columns in (slice(0, 30), slice(30, 60)):
-            rows.assign(columns, values[:, columns])
-        assert torch.equal(rows.columns(slice(None)), values)
