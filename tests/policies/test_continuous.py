@@ -64,25 +64,21 @@ def grid(side):
     return torch.cartesian_prod(axis, axis)
 
 
+@pytest.mark.parametrize("constrained", [False, True])
 @pytest.mark.parametrize("kernel", [moving_kernel(), moving_kernel().space_kernel])
-def test_the_point_played_is_as_good_as_the_best_of_a_fine_grid(kernel):
-    """A discretised policy on 10 201 points never finds more, and the point lies beside its arm."""
-    continuous = policy_over_the_square(kernel=kernel)
-    arms = grid(101)
-    has_time = isinstance(kernel, SpatioTemporalKernel)
-    model = OnlineGP(kernel, 0.01, input_dim=2 + has_time)
-    discrete = IndexPolicy(model, UpperConfidenceBound, width=ConstantWidth(1.5), choices=arms)
-    teach(continuous, 20)
-    generator = torch.Generator().manual_seed(1)
-    for step in range(1, 21):
-        X = torch.rand(1, 2, generator=generator, dtype=torch.float64)
-        inputs = torch.cat([X, torch.full((1, 1), float(step)).double()], -1) if has_time else X
-        model.observe(inputs, hill(X, step).unsqueeze(-1))
-        discrete.clock = step
-    point, arm = continuous.choose(21.0), discrete.choose(21.0)
-    assert point.why["index"] >= arm.why["index"] - 1e-9
-    assert point.why["index"] <= arm.why["index"] + 0.01
-    assert (point.arm[0] - arms[arm.arm[0]]).abs().max() < 0.02
+def test_the_point_played_is_as_good_as_the_best_of_a_fine_grid(kernel, constrained):
+    """Of 10 201 points, or of those that the constraint leaves; and it lies beside the best of them."""
+    policy = policy_over_the_square(kernel=kernel)
+    teach(policy, 20)
+    below = (torch.tensor([0, 1]), torch.tensor([-1.0, -2.0]).double(), -0.9)
+    domain = Domain(SQUARE.bounds, [below] if constrained else [])
+    choice, points = policy.choose(21.0, domain), grid(101)
+    points = points[domain.contains(points, 0.0)]
+    now = [torch.full_like(points[:, :1], 21.0)] if policy.model.input_dim == 3 else []
+    with torch.no_grad():
+        index = UpperConfidenceBound(policy.model, 1.5)(torch.cat([points, *now], -1).unsqueeze(-2))
+    assert index.max() - 1e-6 <= choice.why["index"] <= index.max() + 0.01
+    assert (choice.arm[0] - points[index.argmax()]).abs().max() < 0.02
 
 
 def test_a_warm_start_never_hurts_and_helps_where_raw_samples_are_few():
@@ -144,19 +140,6 @@ def test_bounds_constraints_and_contexts_of_a_step_are_kept():
     free = policy.choose(11.0).why["index"]
     for domain in (corner, below, context):
         assert (policy.choose(11.0, domain).why["index"] <= free + 1e-6).all()
-
-
-def test_constrained_point_is_as_good_as_the_best_of_a_feasible_grid():
-    policy = policy_over_the_square()
-    teach(policy, 15)
-    domain = Domain(SQUARE.bounds, [(torch.tensor([0, 1]), torch.tensor([-1.0, -2.0]).double(), -0.9)])
-    choice = policy.choose(16.0, domain)
-    points = grid(101)
-    points = points[domain.contains(points, 0.0)]
-    inputs = torch.cat([points, torch.full_like(points[:, :1], 16.0)], -1).unsqueeze(-2)
-    with torch.no_grad():
-        index = UpperConfidenceBound(policy.model, 1.5)(inputs)
-    assert choice.why["index"] >= index.max() - 1e-6
 
 
 def test_a_narrow_polytope_is_sampled():
