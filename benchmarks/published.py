@@ -205,19 +205,8 @@ def nothing_changes() -> list[str]:
 
 
 def _printed() -> Iterator[Printed]:
-    computed = (
-        million_steps,
-        bad_inputs,
-        over_a_box,
-        advice,
-        cartpole_seeds,
-        nothing_changes,
-        at_random,
-        hills,
-    )
-    of_name = {function.__name__: function for function in computed}
     for one in tomllib.loads((HERE / "published.toml").read_text(encoding="utf-8"))["printed"]:
-        figures = of_name[one["figures"]] if "figures" in one else on(one["page"], *one["patterns"])
+        figures = globals()[one["figures"]] if "figures" in one else on(one["page"], *one["patterns"])
         yield Printed(one["document"], one["text"], figures)
 
 

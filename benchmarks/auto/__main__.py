@@ -12,21 +12,9 @@ from scipy.stats import rankdata
 
 from bandits_torch.experiments import Block
 from benchmarks import options, pages
-from benchmarks.auto import frontier
+from benchmarks.auto import frontier, playing
 from benchmarks.auto.environments import QUIET, RISERS, SHAPES
 from benchmarks.auto.limit import REPLICATES
-from benchmarks.auto.playing import (
-    DEVELOPMENT,
-    ENVIRONMENTS,
-    HISTORY,
-    KEY,
-    MISTAKES,
-    NEVER,
-    PLAYERS,
-    POLICIES,
-    VALIDATION,
-    play,
-)
 from benchmarks.leaderboard import settings
 from benchmarks.pages import read, with_error
 
@@ -42,10 +30,10 @@ def write_page(folder: Path) -> Path:
         replicates=REPLICATES,
         limit=_limit(folder),
         ours=ours,
-        policies=list(POLICIES),
-        own=[*POLICIES, HISTORY],
-        mistakes=list(MISTAKES),
-        never=list(NEVER),
+        policies=list(playing.POLICIES),
+        own=[*playing.POLICIES, playing.HISTORY],
+        mistakes=list(playing.MISTAKES),
+        never=list(playing.NEVER),
         risers=[name for name in RISERS if (ours["environment"] == name).any()],
         **_board(),
         **_had(folder, ours),
@@ -56,12 +44,12 @@ def _board() -> dict[str, Any]:
     """What ``auto`` comes to, and the leaderboard's environments one by one."""
     everyone = pd.read_csv(LEADERBOARD)
     everyone = everyone[everyone["environment"].isin(settings.RANKED)]
-    is_own = everyone["policy"].isin(list(POLICIES))
+    is_own = everyone["policy"].isin(list(playing.POLICIES))
     board, of_policy = everyone[~is_own], {}
     for policy, own in everyone[is_own].groupby("policy"):
         here = [name for name in settings.RANKED if (own["environment"] == name).any()]
         of_policy[policy] = pd.DataFrame([_facts(board, own, name) for name in here], index=here)
-    groups = {"all": settings.RANKED, "development": DEVELOPMENT, "validation": VALIDATION}
+    groups = {"all": settings.RANKED, "development": playing.DEVELOPMENT, "validation": playing.VALIDATION}
     return {"board": board, "of_policy": of_policy, "groups": groups}
 
 
@@ -96,9 +84,9 @@ def _limit(folder: Path) -> dict[str, Any] | None:
     means = board.groupby(["environment", "policy"])["regret"].mean().unstack()
     best = played.loc[played.groupby("environment", sort=False)["regret"].idxmin()].set_index("environment")
     there = means.loc[best.index]
-    other = there.drop(columns=list(POLICIES)).min(axis=1)
+    other = there.drop(columns=list(playing.POLICIES)).min(axis=1)
     shares = pd.DataFrame({"with these": best["regret"], "best other in hindsight": other})
-    shares = shares.join(there[list(POLICIES)]).div(there["random"], axis=0)
+    shares = shares.join(there[list(playing.POLICIES)]).div(there["random"], axis=0)
     return {"played": played, "best": best, "shares": shares}
 
 
@@ -106,7 +94,7 @@ def _had(folder: Path, ours: pd.DataFrame) -> dict[str, Any]:
     """What each policy pays at rest and then loses, and what 1.2 of the best rival asks for, if that was computed."""
     if (table := read(folder / "frontier.csv")) is None:
         return {}
-    own = [*POLICIES, HISTORY]
+    own = [*playing.POLICIES, playing.HISTORY]
     means = ours[ours["seed"] == frontier.SEED].groupby(["environment", "policy"])["regret"].mean()
     had, asked = [], []
     for shape in SHAPES:
@@ -136,13 +124,13 @@ def main(
 ) -> None:
     """Play, and write what came of it. The leaderboard's own runs are those of ``benchmarks.leaderboard``."""
     folder = pages.results_folder(__file__, out)
-    wanted = options.chosen(environments or ",".join(settings.RANKED), ENVIRONMENTS, "environments")
-    players = options.chosen(policies or ";".join(POLICIES), PLAYERS, "policies")
+    wanted = options.chosen(environments or ",".join(settings.RANKED), playing.ENVIRONMENTS, "environments")
+    players = options.chosen(policies or ";".join(playing.POLICIES), playing.PLAYERS, "policies")
     for environment, policy in [] if page else product(wanted, players):
         for first in range(replicates) if one_by_one else (0,):
             block = Block(1 if one_by_one else replicates, horizon, first, seed)
-            rows = play(environment, policy, block, data)
-            pages.keep(folder / "totals.csv", rows, KEY)
+            rows = playing.play(environment, policy, block, data)
+            pages.keep(folder / "totals.csv", rows, playing.KEY)
         pages.say(f"{environment}, {policy}: {rows['regret'].mean():.1f}")
     pages.say(f"wrote {write_page(folder)}")
 

@@ -4,16 +4,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import matplotlib
+import matplotlib as mpl
 import pandas as pd
+from matplotlib.figure import Figure
 
 from bandits_torch.history import versions
 from benchmarks.continuous import race
 from benchmarks.continuous.race import AUTO, INITIAL, OURS, PROBLEMS
 from benchmarks.pages import read, render, save, seeds_of
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 
 
 def write_page(results: Path) -> Path:
@@ -89,12 +87,13 @@ def _rivals(policies: Iterable[str]) -> list[str]:
 
 def _picture(frame: pd.DataFrame, path: Path) -> None:
     names = [name for name in PROBLEMS if name in set(frame["problem"])]
-    figure, axes = plt.subplots(2, 3, figsize=(13, 7), squeeze=False)
+    figure = Figure(figsize=(13, 7))
+    axes = figure.subplots(2, 3)
     looks: dict[str, dict[str, Any]] = {"random": {"color": "0.6", "ls": ":", "lw": 1.2}}
     looks |= {name: {"color": f"C{i}", "lw": 2} for i, name in enumerate((*OURS, AUTO))}
     looks |= {
         name: {"color": color, "ls": "--", "lw": 1.2}
-        for name, color in zip(_rivals(frame["policy"]), plt.get_cmap("Dark2").colors, strict=False)
+        for name, color in zip(_rivals(frame["policy"]), mpl.colormaps["Dark2"].colors, strict=False)
     }
     for axis, name in zip(axes.flat, names, strict=False):
         part = frame[frame["problem"] == name]
@@ -111,4 +110,3 @@ def _picture(frame: pd.DataFrame, path: Path) -> None:
     figure.legend(handles, labels, loc="lower center", ncol=5, frameon=False)
     figure.tight_layout(rect=(0, 0.08, 1, 1))
     figure.savefig(path, dpi=110)
-    plt.close(figure)

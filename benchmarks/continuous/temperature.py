@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Annotated
 
 import gpytorch
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import torch
 import typer
+from matplotlib.figure import Figure
 from torch import Tensor
 
 from bandits_torch import Domain, recipes
@@ -21,7 +21,6 @@ from benchmarks import options, pages
 from benchmarks.continuous.clock import EVALUATION, MOMENTS, play
 from benchmarks.continuous.rivals import WDBO
 
-mpl.use("Agg")
 AS_IT_SHIPS = "W-DBO as it ships"
 LIMITED = (
     "W-DBO, noise at most .2",
@@ -99,10 +98,9 @@ def _figures(held: pd.DataFrame) -> dict[str, float]:
 
 
 def _draw(held: pd.DataFrame, path: Path) -> None:
-    import matplotlib.pyplot as plt
-
     shown = [AS_IT_SHIPS, *(policy for policy in LIMITED if (held["policy"] == policy).any())]
-    figure, axes = plt.subplots(1, len(shown), figsize=(3 * len(shown), 3), sharey=True, squeeze=False)
+    figure = Figure(figsize=(3 * len(shown), 3))
+    axes = figure.subplots(1, len(shown), sharey=True, squeeze=False)
     for axis, policy in zip(axes[0], shown, strict=True):
         for _, run in held[held["policy"] == policy].groupby("seed"):
             axis.step(run["time"], run["held"], where="post", linewidth=0.8)
@@ -112,7 +110,6 @@ def _draw(held: pd.DataFrame, path: Path) -> None:
     axes[0, 0].set_ylabel("observations held")
     figure.tight_layout()
     figure.savefig(path, dpi=100)
-    plt.close(figure)
 
 
 DAY = 14  # of March 2004: all 46 sensors of the published record are there

@@ -8,20 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bandits_torch import Policy, Problem, make, recipes
+from bandits_torch import Policy, Problem, make, recipes, theory
 from bandits_torch.kernels import ArmCovarianceKernel, estimate_covariance
 from bandits_torch.models import OnlineModel
 from bandits_torch.problems import StationaryProblem
 from bandits_torch.problems.simulated import covariance, regularised_norm, stationary_knowledge
 from bandits_torch.problems.table_files import read_arrays
-from bandits_torch.theory import (
-    GPTSWidth,
-    GrowthBound,
-    IGPWidth,
-    MaximumGain,
-    RealisedGain,
-    SrinivasRKHSWidth,
-)
 from bandits_torch.theory.widths import GainProvider
 
 OVER_MEAN = {"gp_ei_mean": "gp_ei", "gp_pi_mean": "gp_pi"}  # EI and PI over the largest posterior mean
@@ -32,7 +24,7 @@ _DAY, _HOUR = 86_400, 3_600
 
 class MaternGrowth:
     """gamma_n = n^{d(d+1)/(2 nu + d(d+1))} ln n, the Matern bound of Srinivas et al. 2010 that the paper quotes, its
-    logarithm at least 1; ``GrowthBound("matern")`` is the smaller bound of later work."""
+    logarithm at least 1; ``theory.GrowthBound("matern")`` is the smaller bound of later work."""
 
     of_points_alone = True
 
@@ -128,11 +120,11 @@ def settings(panel: str, trials: int, data: Path | None, **options: Any) -> Sett
     if panel in ("3a", "3b"):
         name, dim = ("rosenbrock", 2) if panel == "3a" else ("hartmann3", 3)
         problem = make(name, replicates=trials, **options)
-        gain = GrowthBound("squared_exponential", dim)
+        gain = theory.GrowthBound("squared_exponential", dim)
         return Setting(problem, gain, f"{name}, squared exponential kernel")
     kernel, name = ("se" if panel[1] == "a" else "matern"), ("rkhs" if panel[0] == "1" else "gp")
     problem = make(name, kernel=kernel, replicates=trials, **options)
-    gain = GrowthBound("squared_exponential", 1) if kernel == "se" else MaternGrowth(1, 2.5)
+    gain = theory.GrowthBound("squared_exponential", 1) if kernel == "se" else MaternGrowth(1, 2.5)
     what = "functions of the RKHS" if name == "rkhs" else "draws of the Gaussian process"
     return Setting(
         problem, gain, f"{what}, {'squared exponential' if kernel == 'se' else 'Matern 5/2'} kernel"
@@ -146,9 +138,9 @@ def build(name: str, setting: Setting, horizon: int, form: str = "printed", **op
     known = problem.knowledge
     B, R = known.rkhs_bound, torch.as_tensor(known.noise_variance, dtype=torch.float64).sqrt()
     if name == "gp_ucb":
-        options["width"] = SrinivasRKHSWidth(B, DELTA, setting.gain)
+        options["width"] = theory.SrinivasRKHSWidth(B, DELTA, setting.gain)
     elif name in ("igp_ucb", "gp_ts"):
-        kind = IGPWidth if name == "igp_ucb" else GPTSWidth
+        kind = theory.IGPWidth if name == "igp_ucb" else theory.GPTSWidth
         options["width"] = kind(B, R, DELTA, setting.gain, form=form)
     else:
         options["incumbent"] = "mean" if name in OVER_MEAN else "reward"
@@ -165,12 +157,12 @@ def variants(panel: str, trials: int, horizon: int) -> dict[str, tuple[Setting, 
     printed_norm = ((f @ K) * f).sum(-1).sqrt()
     misprinted.problem.knowledge = replace(problem.knowledge, rkhs_bound=printed_norm)
     noise = torch.as_tensor(problem.knowledge.noise_variance).expand(trials)
-    largest = MaximumGain(K.expand(trials, -1, -1), noise, horizon)
-    later = {"later Matern bound": replace(base, gain=GrowthBound("matern", 1, 2.5))}
+    largest = theory.MaximumGain(K.expand(trials, -1, -1), noise, horizon)
+    later = {"later Matern bound": replace(base, gain=theory.GrowthBound("matern", 1, 2.5))}
     found = {
         "default": base,
         "B^2 = f^T K f, as printed": misprinted,
-        "gamma realised": replace(base, gain=RealisedGain()),
+        "gamma realised": replace(base, gain=theory.RealisedGain()),
         "gamma greedy maximum": replace(base, gain=largest),
         **(later if panel == "1b" else {}),
         "gamma = 1, as for the sensors": replace(base, gain=ConstantGain(1.0)),

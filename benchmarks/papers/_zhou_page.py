@@ -13,18 +13,7 @@ from matplotlib.figure import Figure
 from bandits_torch.experiments import COLOURS
 from benchmarks import pages
 from benchmarks.papers import _claims
-from benchmarks.papers._claims import (
-    FAILS,
-    HOLDS,
-    NOT_RUN,
-    UNDECIDED,
-    UNTESTED,
-    VACUOUS,
-    Claim,
-    Finding,
-    judged,
-    of_table,
-)
+from benchmarks.papers._claims import NOT_RUN, Claim, Finding, judged, of_table
 
 PAPER = "Zhou & Shroff 2021"
 _OWN = ("R-GP-UCB", "SW-GP-UCB")
@@ -59,8 +48,8 @@ def grows_at_most(found: Slope, exponent: float) -> str:
     """The verdict on a claimed exponent of an upper bound: growth above it, or on both sides of it, decides nothing, as
     it may still be bending at these horizons. Not testable without an interval."""
     if np.isnan(found.value):
-        return UNTESTED
-    return HOLDS if found.high <= exponent else UNDECIDED
+        return _claims.UNTESTED
+    return _claims.HOLDS if found.high <= exponent else _claims.UNDECIDED
 
 
 # By sweep: what is varied; and by its environments: a panel's title, and the exponent of the bound.
@@ -125,7 +114,7 @@ def _said(
     exceeds = "The operator norm in Claim 2, bounded by 1 in earlier work, can exceed 1"
     yield "Section IV-B", exceeds, _exceeds(gaps), "gap"
     yield "Claim 2", "It is at most (1/lambda) sqrt(2 H (1 + lambda) gamma_H)", _within(gaps), "gap"
-    untested = Finding(UNTESTED, "a statement about the formulas; nothing to run")
+    untested = Finding(_claims.UNTESTED, "a statement about the formulas; nothing to run")
     yield "Remark 4", "With a linear kernel the results are those known for linear bandits", untested, ""
 
 
@@ -138,8 +127,8 @@ def _below_bound(rows: pd.DataFrame, policy: str) -> Finding:
         f"largest regret / bound of {len(rows)} runs: {share.max():.2g}; the bound is {loose.min():.3g} to "
         f"{loose.max():.3g} times the regret of random play"
     )
-    met = VACUOUS if loose.min() >= 1 else HOLDS
-    return Finding(met if share.max() <= 1 else FAILS, numbers)
+    met = _claims.VACUOUS if loose.min() >= 1 else _claims.HOLDS
+    return Finding(met if share.max() <= 1 else _claims.FAILS, numbers)
 
 
 def _by_x(line: pd.DataFrame, column: str = "regret") -> tuple[np.ndarray, np.ndarray]:

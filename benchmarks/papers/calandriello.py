@@ -24,10 +24,10 @@ from collections.abc import Callable
 from time import perf_counter, process_time
 from typing import Any
 
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
 import torch
+from matplotlib.figure import Figure
 from scipy.linalg import lapack, solve_triangular
 from torch import Tensor
 
@@ -100,7 +100,6 @@ def _rkhs_functions(problem: GPDraws, replicates: int) -> Tensor:
     return (weights @ covariance).squeeze(1).detach()
 
 
-mpl.use("Agg")
 LAMBDA, NOISE, DELTA = 0.01, 0.1, 0.1
 
 
@@ -122,9 +121,8 @@ def main(arguments: list[str]) -> None:
 def starvation(job: Job) -> None:
     """Figure 2: squared exponential kernel on [0, 1], t = 6, 63, 215 points in [0, 0.5]; mean +- 3 sigma of the first
     function, and a table of means over twenty."""
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(3, 3, figsize=(13, 8), sharex=True, sharey=True)
+    figure = Figure(figsize=(13, 8))
+    axes = figure.subplots(3, 3, sharex=True, sharey=True)
     rows = []
     for seed in range(1, 3 if job.fast else 21):
         problem, order, rewards = _on_the_left(seed, 215)
@@ -142,7 +140,6 @@ def starvation(job: Job) -> None:
         axis.set_xlabel("arm")
     figure.tight_layout()
     figure.savefig(job.out / "figure_2.png", dpi=100)
-    plt.close(figure)
     means = pd.DataFrame(rows).groupby(["t", "posterior"], sort=False).mean().reset_index()
     save(means, job.out / "starvation.csv", 4)
 
@@ -254,8 +251,6 @@ def settings(job: Job) -> None:
 
 def growth(job: Job) -> None:
     """Dictionary, arms pulled, and time of a step as t grows; the exact posterior beside."""
-    import matplotlib.pyplot as plt
-
     side, horizon = (10, 60) if job.fast else (64, 4000)
     problem = GridDraws(side=side, dim=2, lengthscale=0.2, noise_scale=NOISE, seed=1)
     width = BKBWidth(1.0, NOISE, DELTA, form="printed")
@@ -277,7 +272,8 @@ def growth(job: Job) -> None:
             }
         )
     save(pd.DataFrame(rows), job.out / "growth.csv", 4)
-    figure, axis = plt.subplots(figsize=(6, 4))
+    figure = Figure(figsize=(6, 4))
+    axis = figure.subplots()
     pulled = torch.tensor([len(set(bkb.arms.flatten()[:t].tolist())) for t in range(1, horizon + 1)])
     steps = range(1, horizon + 1)
     for series, label in ((pulled, "arms pulled"), (sizes, "dictionary held"), (drawn, "drawn")):
@@ -286,7 +282,6 @@ def growth(job: Job) -> None:
     axis.legend()
     figure.tight_layout()
     figure.savefig(job.out / "growth.png", dpi=100)
-    plt.close(figure)
 
 
 def adaptive(job: Job) -> None:

@@ -8,12 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from ray import tune
-from ray.tune.schedulers import (
-    AsyncHyperBandScheduler,
-    FIFOScheduler,
-    PopulationBasedTraining,
-    TrialScheduler,
-)
+from ray.tune import schedulers as rays
 from ray.tune.schedulers.pb2 import PB2 as RaysPB2
 from sklearn.datasets import load_digits
 from torch import nn
@@ -157,7 +152,7 @@ def play(name: str, scheduler: str, seed: int) -> dict[str, float]:
     }
 
 
-def build(task: Task, scheduler: str) -> tuple[TrialScheduler, Callable[[], dict[str, float]]]:
+def build(task: Task, scheduler: str) -> tuple[rays.TrialScheduler, Callable[[], dict[str, float]]]:
     """A scheduler, and what draws the configurations that trials begin with."""
     wide = [name for name in WIDE if task.start is None and name in task.ranges]
     lists = {name: list(ends) for name, ends in task.ranges.items()}
@@ -183,8 +178,8 @@ def build(task: Task, scheduler: str) -> tuple[TrialScheduler, Callable[[], dict
     if scheduler in (PBT, GIVEN_RATE):
         explored = (lambda config: {**config, "lr": _GOOD_RATE}) if scheduler == GIVEN_RATE else None
         mutations = {"hyperparam_mutations": spaces, "custom_explore_fn": explored}
-        return PopulationBasedTraining(**mutations, **by_interval), begun
+        return rays.PopulationBasedTraining(**mutations, **by_interval), begun
     if scheduler == ASHA:
         rungs = {"max_t": task.horizon, "grace_period": task.interval, "reduction_factor": 3}
-        return AsyncHyperBandScheduler(**common, **rungs), drawn
-    return FIFOScheduler(), drawn
+        return rays.AsyncHyperBandScheduler(**common, **rungs), drawn
+    return rays.FIFOScheduler(), drawn

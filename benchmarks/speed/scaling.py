@@ -15,19 +15,9 @@ from bandits_torch.policies import Policy, PriorElimination, SlidingWindow
 from bandits_torch.problems.simulated import make_kernel
 from bandits_torch.theory import ConstantWidth
 from benchmarks.pages import say
+from benchmarks.speed import workload
 from benchmarks.speed.measuring import median
 from benchmarks.speed.page import Settings
-from benchmarks.speed.workload import (
-    NOISE_VARIANCE,
-    WIDTH,
-    Task,
-    make_task,
-    play,
-    prior,
-    ucb_on_arms,
-    ucb_on_points,
-    ucb_over,
-)
 
 # Of each model: sizes where they are not the axis, and its axes, with what its documentation declares.
 _MODELS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
@@ -42,11 +32,11 @@ def measure(settings: Settings) -> pd.DataFrame:
         base = _MODELS[model]["base"]
         sizes = {"priors": 0, **(dict.fromkeys(base, 5) if settings.fast else base), axis: size}
         before, steps = (2 * sizes["window"] + 1, 3) if settings.fast else (sizes["window"] + 60, 30)
-        task = make_task(sizes["arms"], settings.device, replicates=sizes["replicates"])
+        task = workload.make_task(sizes["arms"], settings.device, replicates=sizes["replicates"])
         policy = _BUILD[model](task, sizes)
         for step in range(before):
-            play(policy, task, step)
-        seconds = median([play(policy, task, before + step)[2] for step in range(steps)])
+            workload.play(policy, task, step)
+        seconds = median([workload.play(policy, task, before + step)[2] for step in range(steps)])
         row = {"model": model, "axis": axis, "size": size, "declared_exponent": declared}
         rows.append(row | {"seconds_per_step": seconds})
     return pd.DataFrame(rows)
@@ -59,25 +49,29 @@ def _sizes(fast: bool) -> Iterator[tuple[str, str, int, int]]:
                 yield model, axis["of"], size, axis["exponent"]
 
 
-def _arm_gp(form: str, task: Task, sizes: dict[str, int]) -> Policy:
+def _arm_gp(form: str, task: workload.Task, sizes: dict[str, int]) -> Policy:
     if sizes["priors"]:
         lengths = [0.1 + 0.9 * p / sizes["priors"] for p in range(sizes["priors"])]
         candidates = [CandidatePrior(make_kernel("matern", length)) for length in lengths]
         replicates = len(task.functions)
-        model = arm_gp_over_priors(task.arms, candidates, NOISE_VARIANCE, replicates=replicates, form=form)
-        return PriorElimination(model, ConstantWidth(WIDTH))
+        model = arm_gp_over_priors(
+            task.arms, candidates, workload.NOISE_VARIANCE, replicates=replicates, form=form
+        )
+        return PriorElimination(model, ConstantWidth(workload.WIDTH))
     forgetting = SlidingWindow(sizes["window"]) if sizes["window"] else None
-    return ucb_on_arms(task, form=form, forgetting=forgetting)
+    return workload.ucb_on_arms(task, form=form, forgetting=forgetting)
 
 
-def _built(kind: type[WeightedGP | SketchedGP], task: Task, sizes: dict[str, int]) -> Policy:
-    return ucb_over(kind(task.arms, prior(), NOISE_VARIANCE, batch_shape=(sizes["replicates"],)))
+def _built(kind: type[WeightedGP | SketchedGP], task: workload.Task, sizes: dict[str, int]) -> Policy:
+    return workload.ucb_over(
+        kind(task.arms, workload.prior(), workload.NOISE_VARIANCE, batch_shape=(sizes["replicates"],))
+    )
 
 
-_BUILD: dict[str, Callable[[Task, dict[str, int]], Policy]] = {
+_BUILD: dict[str, Callable[[workload.Task, dict[str, int]], Policy]] = {
     "covariance form": partial(_arm_gp, "covariance"),
     "factor form": partial(_arm_gp, "factor"),
-    "OnlineGP": lambda task, sizes: ucb_on_points(task, sizes["window"]),
+    "OnlineGP": lambda task, sizes: workload.ucb_on_points(task, sizes["window"]),
     "WeightedGP": partial(_built, WeightedGP),
     "SketchedGP": partial(_built, SketchedGP),
 }
