@@ -130,11 +130,6 @@ def markdown(headings: Iterable[object], rows: Iterable[Iterable[object]]) -> st
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def markdown_of(table: pd.DataFrame) -> str:
-    """A data frame as a Markdown table, the values as ``str`` shows them."""
-    return markdown(table.columns, table.astype(str).to_numpy().tolist())
-
-
 def duration(seconds: float) -> str:
     """Three figures and a unit."""
     for unit, size in (("s", 1.0), ("ms", 1e-3)):
@@ -205,7 +200,7 @@ _HELP: dict[str, Callable[..., str]] = {
     "met": lambda is_met: "met" if is_met else "missed",
     "opening": opening,
     "seeds_of": seeds_of,
-    "table": markdown_of,
+    "table": lambda table: markdown(table.columns, table.astype(str).to_numpy().tolist()),
     "to": _by_format,
     "with_error": with_error,
     "whole": whole,

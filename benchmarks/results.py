@@ -25,7 +25,8 @@ def write(folder: Path = HERE) -> Path:
 
 
 def page(folder: Path = HERE) -> str:
-    claims = {name: _claims_of(name, folder) for name in PAPERS}
+    places = {name: folder / "papers" / "results" / name for name in PAPERS}
+    claims = {name: _claims.read(at) if (at / "claims.csv").exists() else [] for name, at in places.items()}
     return pages.filled(
         "RESULTS.md.jinja",
         counts=Counter(claim.verdict for own in claims.values() for claim in own),
@@ -89,11 +90,6 @@ def why(name: str) -> dict[str, str]:
     reasons = own.partition("\n### Why claims do not hold\n")[2].strip()
     found = re.findall(r'^\* "(.+?)": (.+?)(?=\n\* |\Z)', reasons, re.M | re.S)
     return {" ".join(claim.split()): " ".join(reason.split()) for claim, reason in found}
-
-
-def _claims_of(name: str, folder: Path) -> list[_claims.Claim]:
-    place = folder / "papers" / "results" / name
-    return _claims.read(place) if (place / "claims.csv").exists() else []
 
 
 if __name__ == "__main__":

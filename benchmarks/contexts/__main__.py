@@ -18,7 +18,8 @@ from benchmarks.pages import seeds_of
 
 
 def write_page(results: Path) -> Path:
-    beside, without_kernel = (_together(results, kind) for kind in ("dense-*.csv", "auto-*-*.csv"))
+    files = (sorted(results.glob(kind)) for kind in ("dense-*.csv", "auto-*-*.csv"))
+    beside, without_kernel = (pd.concat(map(pd.read_csv, of)) if of else None for of in files)
     coba, auto_coba = (pages.read(results / name) for name in ("coba.csv", "auto-coba.csv"))
     shown: dict[str, Any] = {"seeds": {}}
     if beside is not None:
@@ -46,12 +47,6 @@ def write_page(results: Path) -> Path:
         shown["ahead"] = int((means[AUTO] < means[list(LINEAR)].min(axis=1)).sum())
     path, template = results / "RESULTS.md", "contexts/RESULTS.md.jinja"
     return pages.render(path, template, dense=dense, linear=linear, **shown)
-
-
-def _together(results: Path, pattern: str) -> pd.DataFrame | None:
-    """The tables of these names as one; None where there are none."""
-    found = sorted(results.glob(pattern))
-    return pd.concat(map(pd.read_csv, found)) if found else None
 
 
 def _beside_dense(table: pd.DataFrame) -> dict[str, tuple[float, float]]:

@@ -216,6 +216,7 @@ def _race(table: pd.DataFrame) -> dict[str, Any]:
     rivals = [name for name in mean.index if name not in (AUTO, *OURS)]
     ratio = mean.loc[AUTO] / mean.loc[rivals].min()
     missing, hours = _missing(every)
+    both = runs.reindex(columns=[AUTO, RIVAL]).dropna()
     return {
         "title": f"{horizon:g} s{', functions turned and shifted' if turned else ''}",
         "turned": turned,
@@ -232,7 +233,7 @@ def _race(table: pd.DataFrame) -> dict[str, Any]:
         "ratio": ratio,
         "ms": steps.loc[AUTO, "ms"],
         "last": steps.loc[AUTO, "last_ms"],
-        "pair": _pair(runs),
+        "pair": both if len(both) > len(runs.dropna()) else None,  # where both have more runs than all have
         "missing": missing,
         "hours": hours,
     }
@@ -242,12 +243,6 @@ def _held(runs: pd.DataFrame, rivals: list[str]) -> int:
     """On how many functions ``auto`` has not more regret than any rival, beyond two standard errors."""
     more = {name: [own[AUTO] - own[rival] for rival in rivals] for name, own in runs.groupby("problem")}
     return sum("more" not in [beyond(one, "less", "level", "more") for one in each] for each in more.values())
-
-
-def _pair(runs: pd.DataFrame) -> pd.DataFrame | None:
-    """``auto`` and W-DBO alone, where both have more runs than all policies have."""
-    both = runs.reindex(columns=[AUTO, RIVAL]).dropna()
-    return both if len(both) > len(runs.dropna()) else None
 
 
 def _missing(table: pd.DataFrame) -> tuple[list[str], float]:

@@ -3,6 +3,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -22,12 +23,12 @@ from benchmarks.continuous.clock import EVALUATION, MOMENTS, play
 from benchmarks.continuous.rivals import WDBO
 
 AS_IT_SHIPS = "W-DBO as it ships"
-LIMITED = (
-    "W-DBO, noise at most .2",
-    "W-DBO, time-scale at least .05",
-    "W-DBO, noise at most .2, time-scale at least .05",
-    "W-DBO, time-scale at most .001",
-)
+LIMITED = {
+    "W-DBO, noise at most .2": {"loudest": 0.2},
+    "W-DBO, time-scale at least .05": {"least": 0.05},
+    "W-DBO, noise at most .2, time-scale at least .05": {"least": 0.05, "loudest": 0.2},
+    "W-DBO, time-scale at most .001": {"most": 0.001},
+}
 FEWEST = 2  # observations that W-DBO never goes below: held at any step, they are a collapse
 NOISY = 0.5  # of standardised rewards: a fit with more noise than that takes most of them for noise
 _RUN = ["policy", "seconds", "seed"]
@@ -51,7 +52,7 @@ def write_page(folder: Path) -> Path:
         as_it_ships=AS_IT_SHIPS,
         fewest=FEWEST,
         noisy=NOISY,
-        floor=LIMITED[1],
+        floor=list(LIMITED)[1],
         runs=runs,
         regret=runs.groupby("policy")["regret"].mean(),
         shares=dict(sorted(shares.items(), key=lambda share: round(share[1], 2))),
@@ -191,10 +192,7 @@ class WatchedWDBO(WDBO):
 
 PLAYERS: dict[str, Callable[[Domain, int], Policy]] = {
     AS_IT_SHIPS: WatchedWDBO,
-    LIMITED[0]: lambda domain, seed: WatchedWDBO(domain, seed, loudest=0.2),
-    LIMITED[1]: lambda domain, seed: WatchedWDBO(domain, seed, least=0.05),
-    LIMITED[2]: lambda domain, seed: WatchedWDBO(domain, seed, least=0.05, loudest=0.2),
-    LIMITED[3]: lambda domain, seed: WatchedWDBO(domain, seed, most=0.001),
+    **{name: partial(WatchedWDBO, **limits) for name, limits in LIMITED.items()},
     "auto": lambda domain, seed: recipes.auto(domain, seed=seed),
     "random": lambda domain, seed: recipes.random(domain, seed=seed),
 }

@@ -247,7 +247,7 @@ def download(url: str, path: str | Path, *, timeout: float = 60.0) -> Path:
     validation.require(web, "url", url, "an address that begins with https:// or http://")
     target = Path(path)
     record = target.with_name(target.name + ".sha256")
-    expected = _recorded(record)
+    expected, *_ = (record.read_text(encoding="ascii").split() if record.exists() else ()) or (None,)
     if target.exists():
         with target.open("rb") as opened:
             found = hashlib.file_digest(opened, "sha256").hexdigest()
@@ -287,11 +287,6 @@ def _receive(url: str, opened: IO[bytes], timeout: float) -> str:
     if announced is not None and size != int(announced):
         raise ConnectionError(f"cannot download {url}: got {size} bytes of {announced}, the connection broke")
     return digest.hexdigest()
-
-
-def _recorded(record: Path) -> str | None:
-    words = record.read_text(encoding="ascii").split() if record.exists() else []
-    return words[0] if words else None
 
 
 def _check(what: str, found: str, expected: str | None) -> None:

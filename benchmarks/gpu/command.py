@@ -95,15 +95,12 @@ def same_choices(settings: Settings) -> Iterator[dict[str, Any]]:
         yield row
 
 
-def _problem(recipe: str, steps: int) -> Any:
-    over_priors = recipes.registered(recipe).belief == "priors" or recipe == "known_prior_gp_ucb"
-    name = "hills" if over_priors else "switching"
-    settings = {"num_arms": 21} if name == "hills" else {"num_arms": 30, "horizon": max(steps, 20)}
-    return make(name, replicates=3, seed=3, **settings)
-
-
 def _built(recipe: str, device: str, steps: int) -> tuple[Any, Any]:
-    problem = _problem(recipe, steps).to(device)
+    if recipes.registered(recipe).belief == "priors" or recipe == "known_prior_gp_ucb":
+        problem = make("hills", replicates=3, seed=3, num_arms=21).to(device)
+    else:
+        options = {"num_arms": 30, "horizon": max(steps, 20)}
+        problem = make("switching", replicates=3, seed=3, **options).to(device)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         quick = dict(recipes.registered(recipe).quick)
@@ -138,11 +135,6 @@ def _gap(recipe: str, here: History, there: History, step: int) -> float:
     scores = policy._acquisition_now(time)(policy.choices.inputs(time)).reshape(problem.num_arms, -1)
     first, second = (scores.gather(0, run.arms[:, step - 1].unsqueeze(0)) for run in (here, there))
     return float(((first - second).abs() / scores.abs().amax(0)).max())
-
-
-def near_tie(row: dict[str, Any], prefix: str = "") -> bool:
-    """Whether a recipe chose the same arms, or parted where two indices were within rounding."""
-    return bool(row.get(f"{prefix}same")) or row.get(f"{prefix}gap", float("inf")) <= _ROUNDING
 
 
 Measured = Mapping[str, list[dict[str, Any]]]  # rows by page
@@ -217,7 +209,8 @@ def _same(measured: Measured, prefix: str, asked: str) -> Verdict:
     rows = [row for row in measured.get("same_choices", []) if f"{prefix}same" in row or "error" in row]
     if not rows:
         return Verdict(asked)
-    parted = [row["recipe"] for row in rows if not near_tie(row, prefix)]
+    apart = [row for row in rows if not row.get(f"{prefix}same")]
+    parted = [row["recipe"] for row in apart if not row.get(f"{prefix}gap", math.inf) <= _ROUNDING]
     played = measured.get("same_choices", [])
     cut = "" if len(played) >= len(RECIPES) else f" (of {len(RECIPES)}: cut short)"
     others = f"; not {', '.join(parted)}" if parted else ""

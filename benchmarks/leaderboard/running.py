@@ -55,12 +55,13 @@ def cells(
     environments that are drawn, one of ``more``. The dear policies last, so that an interrupted run has whole columns
     to compare."""
     known, first = settings.environments(data), Block(replicates, horizon, 0, settings.SEED)
+    priors = settings.WITH_PRIORS
     both = [first, Block(more, horizon, replicates, settings.SEED)] if more else [first]
     made = [
         Cell(name, policy, known[name], make, block)
         for name in environments
         if name in known
-        for policy, make in settings.policies_of(name).items()
+        for policy, make in (settings.PRIOR_POLICIES if name in priors else settings.POLICIES).items()
         if policies is None or policy in policies
         for block in (both if name in settings.DRAWN else [first])
     ]

@@ -65,7 +65,3 @@ def environments(data: Path | None) -> Mapping[str, MakeProblem]:
         for name, (problem, options, steps) in _RECORDS.items()
     }
     return found | {"intel-temperature-priors": Cached(ProblemSetting("intel-temperature-priors", {}, place))}
-
-
-def policies_of(environment: str) -> Mapping[str, MakePolicy]:
-    return PRIOR_POLICIES if environment in WITH_PRIORS else POLICIES

@@ -53,23 +53,22 @@ _KINDS = {
 }
 
 
-def compare(fast: bool, noise: float, noise_variance: float, delta: float) -> pd.DataFrame:
+def settings(job: Job) -> None:
     """Which setting do the published regrets come from? Exact UCB: mean cumulative regret after T = 1 000, one row for
     each kind of function, one column for each width."""
-    horizon, replicates = (10, 2) if fast else (1000, 3)
-    root = noise_variance**0.5
+    horizon, replicates = (10, 2) if job.fast else (1000, 3)
     # (width, epsilon, which sets alpha = (1 + eps) / (1 - eps) in BKB's)
     widths: dict[str, tuple[Any, float]] = {
         "sqrt(2)": (ConstantWidth(2**0.5), 0.5),
-        "realised": (RealisedInformationWidth(1.0, noise, delta), 0.5),
-        "realised, R for R/sqrt(lambda)": (RealisedInformationWidth(1.0, noise * root, delta), 0.5),
-        "BKB": (BKBWidth(1.0, noise, delta, form="printed"), 0.5),
-        "BKB, alpha 1": (BKBWidth(1.0, noise, delta, form="printed"), 1e-9),
-        "BKB, alpha 1, no factor 2": (BKBWidth(1.0, noise / 2, delta, form="printed"), 1e-9),
+        "realised": (RealisedInformationWidth(1.0, NOISE, DELTA), 0.5),
+        "realised, R for R/sqrt(lambda)": (RealisedInformationWidth(1.0, NOISE * LAMBDA**0.5, DELTA), 0.5),
+        "BKB": (BKBWidth(1.0, NOISE, DELTA, form="printed"), 0.5),
+        "BKB, alpha 1": (BKBWidth(1.0, NOISE, DELTA, form="printed"), 1e-9),
+        "BKB, alpha 1, no factor 2": (BKBWidth(1.0, NOISE / 2, DELTA, form="printed"), 1e-9),
     }
     rows = []
     for kind, (layout, rkhs, largest) in _KINDS.items():
-        drawn = {"dim": 2, "lengthscale": 0.2, "noise_scale": noise, "seed": 0, "replicates": replicates}
+        drawn = {"dim": 2, "lengthscale": 0.2, "noise_scale": NOISE, "seed": 0, "replicates": replicates}
         problem = GPDraws(num_arms=1024 if layout == "grid" else 1000, layout=layout, **drawn)
         if rkhs:
             problem.functions = _rkhs_functions(problem, replicates)
@@ -77,7 +76,7 @@ def compare(fast: bool, noise: float, noise_variance: float, delta: float) -> pd
             problem.functions = largest * problem.functions / problem.functions.abs().amax(-1, keepdim=True)
         row: dict[str, Any] = {"function": kind}
         for name, (width, epsilon) in widths.items():
-            given = (problem.arms, problem.knowledge.kernel, noise_variance)
+            given = (problem.arms, problem.knowledge.kernel, LAMBDA)
             if isinstance(width, BKBWidth):  # which a sketch alone has, here of all arms pulled
                 exact = {"sampling": LeverageSampling(1e12, 1.0, epsilon), "batch_shape": (replicates,)}
                 model: ArmGP | SketchedGP = SketchedGP(*given, **exact)
@@ -88,7 +87,7 @@ def compare(fast: bool, noise: float, noise_variance: float, delta: float) -> pd
             row[name] = round(float(history.regret.sum(-1).mean()), 1)
         say(f"settings: {row}")
         rows.append(row)
-    return pd.DataFrame(rows)
+    save(pd.DataFrame(rows), job.out / "settings.csv", None)
 
 
 def _rkhs_functions(problem: GPDraws, replicates: int) -> Tensor:
@@ -242,11 +241,6 @@ def regret(job: Job) -> None:
             say(f"regret: {width_name}, {name}: {history.mean_cumulative_regret:.1f}")
             kept, rows = read(path), pd.DataFrame(columns)
             save(rows if kept is None else replaced(kept, rows, ("width", "sampler")), path, 5)
-
-
-def settings(job: Job) -> None:
-    """The exact sampler's regret by kind of function and width."""
-    save(compare(job.fast, NOISE, LAMBDA, DELTA), job.out / "settings.csv", None)
 
 
 def growth(job: Job) -> None:

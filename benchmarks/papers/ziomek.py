@@ -139,7 +139,9 @@ def _race(stem: Path, problem: Problem, horizon: int, name: str) -> None:
     totals = pd.DataFrame({policy: history.regret.sum(-1).numpy() for policy, history in histories.items()})
     save(totals.rename_axis("replicate").reset_index(), f"{stem}_totals.csv")
     names = [prior.name for prior in problem.knowledge.priors or []]
-    save(_survivors(histories["pe_gp_ucb"]), f"{stem}_survivors.csv", 5)
+    left = histories["pe_gp_ucb"].trace["surviving"].double().mean(0)  # priors, by step
+    steps = range(1, len(left) + 1)
+    save(pd.DataFrame({"step": steps, "surviving": left.numpy()}), f"{stem}_survivors.csv", 5)
     of_priors = {policy: history for policy, history in histories.items() if "prior" in history.trace}
     plot_priors(of_priors, names).savefig(f"{stem}b.png", dpi=100)
     shares = {"prior": names}
@@ -147,12 +149,6 @@ def _race(stem: Path, problem: Problem, horizon: int, name: str) -> None:
         played = history.trace["prior"].long().flatten().numpy()
         shares[policy] = np.bincount(played, minlength=len(names)) / len(played)
     save(pd.DataFrame(shares).round(4), f"{stem}b.csv")
-
-
-def _survivors(history: History) -> pd.DataFrame:
-    """Mean number of priors that elimination has left, by step."""
-    left = history.trace["surviving"].double()
-    return pd.DataFrame({"step": range(1, left.shape[-1] + 1), "surviving": left.mean(0).numpy()})
 
 
 def _vary(

@@ -95,11 +95,6 @@ def above(table: pd.DataFrame, mode: str, floors: dict[str, Any]) -> float:
     return float((wide[mode] - floors[mode].mean()) / (wide[ONE] - floors[ONE].mean()))
 
 
-def allowed(mean: pd.Series, floors: dict[str, Any], mode: str) -> float:
-    """What ``above`` may be at most, for a regret of ``ASKED`` times that of one at a time."""
-    return float((ASKED * mean[ONE] - floors[mode].mean()) / (mean[ONE] - floors[ONE].mean()))
-
-
 def summary(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     """One row for each race and policy; and one for each of their modes of ``COUNTED``: whether the regret, the regret
     above the floors and the regret over the floor are at most ``ASKED`` times, and whether the floor is beyond that."""
@@ -113,7 +108,9 @@ def summary(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
         floors = {mode: floor(problem, over, SIZES[over], mode) for mode in (ONE, *COUNTED) if mode in mean}
         row |= {f"floor, {mode}": f"{floors[mode].mean():.1f}" for mode in (ONE, *COUNTED[:2])}
         row["above the floors"] = ", ".join(f"{above(part, mode, floors):.2f}" for mode in COUNTED[:2])
-        row["asked above the floors"] = ", ".join(f"{allowed(mean, floors, m):.2f}" for m in COUNTED[:2])
+        most = [ASKED * mean[ONE] - float(floors[mode].mean()) for mode in COUNTED[:2]]
+        asked = [one / (mean[ONE] - float(floors[ONE].mean())) for one in most]
+        row["asked above the floors"] = ", ".join(f"{one:.2f}" for one in asked)
         for mode in (one for one in part["mode"].unique() if one != ONE):
             r, error = ratio(part, mode)
             twice = part[part["mode"] == mode]["twice"].mean()

@@ -35,7 +35,8 @@ def _compare(
     rows: list[dict[str, Any]] = []
     seconds_double, seconds_single, worst_loss = [], [], 0.0
     for step in range(marks[-1]):
-        index = _index(double)
+        mean, deviation = _belief(double)
+        index = mean + WIDTH * deviation
         arm, reward, seconds = play(double, task, step)
         chosen, taken = _follow(single, task, step, arm, reward)
         seconds_double.append(seconds)
@@ -74,8 +75,3 @@ def _follow(
 def _belief(policy: IndexPolicy) -> tuple[torch.Tensor, torch.Tensor]:
     mean, variance = policy.model.marginals()
     return mean.squeeze(0).double(), variance.squeeze(0).double().sqrt()
-
-
-def _index(policy: IndexPolicy) -> torch.Tensor:
-    mean, deviation = _belief(policy)
-    return mean + WIDTH * deviation

@@ -23,9 +23,11 @@ DIM, PLACES = 3, 200
 def measure(settings: Settings) -> pd.DataFrame:
     """All ways learn the same outcomes and predict at the same points, interleaved, after one fit."""
     first, steps = (20, 5) if settings.fast else (100, 200)
-    fitted = _fitted(first)
-    ours = OnlineGP.from_botorch(fitted)
-    conditioned, X, Y = fitted, *_data(first, 0)
+    X, Y = _data(first, 0)
+    fitted = SingleTaskGP(X, Y, input_transform=Normalize(DIM))
+    fit_gpytorch_mll(ExactMarginalLogLikelihood(fitted.likelihood, fitted))
+    fitted.posterior(X)  # condition_on_observations needs what it caches
+    ours, conditioned = OnlineGP.from_botorch(fitted), fitted
     rows: list[dict[str, Any]] = []
     for step in range(steps):
         x, y = _data(1, 1 + step)
@@ -58,14 +60,6 @@ def _data(count: int, seed: int) -> tuple[Tensor, Tensor]:
     X = 100 * torch.rand(count, DIM, generator=generator, dtype=torch.float64)
     noise = torch.randn(count, 1, generator=generator, dtype=torch.float64)
     return X, 5000 + 300 * torch.sin(X / 20).sum(-1, keepdim=True) + 30 * noise
-
-
-def _fitted(count: int) -> SingleTaskGP:
-    X, Y = _data(count, 0)
-    gp = SingleTaskGP(X, Y, input_transform=Normalize(DIM))
-    fit_gpytorch_mll(ExactMarginalLogLikelihood(gp.likelihood, gp))
-    gp.posterior(X)  # condition_on_observations needs what it caches
-    return gp
 
 
 @torch.no_grad()
