@@ -338,8 +338,9 @@ def read_frame(
     """
     validation.require(decimal in (None, ".", ","), "decimal", decimal, "'.', ',' or None")
     validation.require(header in (None, True, False), "header", header, "True, False or None")
-    one = isinstance(separator, str) and len(separator) == 1 and separator not in '"\r\n'
-    ok = separator is None or one
+    ok = separator is None or (
+        isinstance(separator, str) and len(separator) == 1 and separator not in '"\r\n'
+    )
     validation.require(ok, "separator", separator, "one character, no quote or end of a line, or None")
     validation.instance("encoding", encoding, (str, type(None)), "one that Python knows, or None")
     validation.instance("path", path, (str, Path), "the path of a file")
@@ -353,14 +354,13 @@ def read_frame(
         try:
             encoding = encoding or _encoding(file)
             frame, mark = _read_csv(file, ignored, as_text, separator, header, encoding, decimal)
-        except UnicodeError as error:
-            raise ValueError(
-                f"path must be a readable .csv file, got {str(file)!r}: {error}; encoding= names one other than UTF-8"
-            ) from error
         except LookupError as error:
             raise ValueError(f"encoding must be one that Python knows, got {encoding!r}: {error}") from error
-        except (OSError, csv.Error, pd.errors.ParserError) as error:
-            raise ValueError(f"path must be a readable .csv file, got {str(file)!r}: {error}") from error
+        except (OSError, UnicodeError, csv.Error, pd.errors.ParserError) as error:
+            more = "; encoding= names one other than UTF-8" if isinstance(error, UnicodeError) else ""
+            raise ValueError(
+                f"path must be a readable .csv file, got {str(file)!r}: {error}{more}"
+            ) from error
     else:
         if suffix == ".npz":
             frame, time_column = _read_npz(file, time_column)
