@@ -367,24 +367,24 @@ class MovingPeaks(SimulatedProblem):
 
 def _first_peaks(streams: ReplicateStreams, num_peaks: int, dim: int) -> Tensor:
     """Heights, widths and centres uniform within their limits, (S, peaks, 2 + d)."""
-    low, high = _limits(dim)
-    return low + (high - low) * streams.uniform(num_peaks, 2 + dim)
+    low, length = _limits(dim)
+    return low + length * streams.uniform(num_peaks, 2 + dim)
 
 
 def _move(peaks: Tensor, normals: Tensor, shift: float, severities: Tensor) -> Tensor:
     """One change of the peaks (S, peaks, 2 + d), from standard normal numbers of that shape."""
     directions = torch.nn.functional.normalize(normals[..., 2:], dim=-1)
     steps = torch.cat([normals[..., :2] * severities, shift * directions], -1)
-    low, high = _limits(peaks.shape[-1] - 2)
+    low, length = _limits(peaks.shape[-1] - 2)
     # Reflection at both limits, however long the step, is a walk on a circle of twice the length.
-    length = high - low
     around = torch.remainder(peaks + steps - low, 2 * length)
     return low + torch.minimum(around, 2 * length - around)
 
 
 def _limits(dim: int) -> tuple[Tensor, Tensor]:
+    """The least height, width and centre, (2 + d,), and the lengths of their ranges."""
     bounds = torch.tensor([_HEIGHTS, _WIDTHS, *[(0.0, 1.0)] * dim], dtype=torch.float64)
-    return bounds[:, 0], bounds[:, 1]
+    return bounds[:, 0], bounds[:, 1] - bounds[:, 0]
 
 
 def _landscape(arms: Tensor, peaks: Tensor) -> Tensor:

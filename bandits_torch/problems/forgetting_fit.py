@@ -285,10 +285,9 @@ class _Arms:
         """Weighted composite log-likelihood, up to a constant."""
         return -self.weight * (form * (-log_factor).exp() + log_det + self.count * log_factor) / 2
 
-    def penalised(self, places: Tensor) -> Tensor:
-        """The score (G,) at places (G, 3), with the factor's prior."""
-        k = places[:, 2]
-        return self.score(*self.evidence(places), k) - k.square() / (2 * _FACTOR_SPREAD**2)
+    def penalised(self, form: Tensor, log_det: Tensor, k: Tensor) -> Tensor:
+        """The score with the prior of the factor, exp(k)."""
+        return self.score(form, log_det, k) - k.square() / (2 * _FACTOR_SPREAD**2)
 
     def concentrated(self, places: Tensor) -> tuple[Tensor, Tensor]:
         """Penalised likelihood (G,) at places (G, 2), each with its best factor, and the logs of the factors."""
@@ -298,7 +297,7 @@ class _Arms:
             quadratic = self.weight * form * (-k).exp() / 2
             slope = quadratic - self.weight * self.count / 2 - k / _FACTOR_SPREAD**2
             k = k + slope / (quadratic + 1 / _FACTOR_SPREAD**2)
-        return self.score(form, log_det, k) - k.square() / (2 * _FACTOR_SPREAD**2), k
+        return self.penalised(form, log_det, k), k
 
     def climb(self) -> Tensor:
         """The best place (2,), from a grid and then by Newton steps in the range, each with the best of 8 lengths."""
@@ -331,7 +330,7 @@ class _Arms:
         at, _ = self.evidence(place.expand(_DRAWS, 2), drawn)
         by_factor = self.weight * (at * (-k).exp() - self.count) / 2
         J = torch.cov(torch.cat([(up - down) / (2 * _SPACING), by_factor.unsqueeze(0)]))
-        _, bend = _derivatives(self.penalised, torch.cat([place, k]))
+        _, bend = _derivatives(lambda at: self.penalised(*self.evidence(at), at[:, 2]), torch.cat([place, k]))
         values, vectors = torch.linalg.eigh(-bend)
         A = (vectors / values.clamp_min(_SMALLEST_CURVATURE)) @ vectors.mT
         spread = A @ (J + torch.diag(torch.tensor([0.0, 0.0, _FACTOR_SPREAD**-2]).double())) @ A

@@ -123,10 +123,9 @@ def find_jumps(rewards: np.ndarray, times: np.ndarray, *, bounded: bool = False)
         (wander, own_noise, p_drift, residuals), ratios = _likelihood_ratios(y, gaps, fresh)
         if len(found) == MOST:
             break
-        for k, n in enumerate(kept):
-            if rare[n]:
-                most = _ratios_of_shares(others[:, n], seen[:, n], fresh[:, k])
-                ratios[:, k] = np.minimum(ratios[:, k], most)
+        for k in np.flatnonzero(rare[kept]):
+            most = _ratios_of_shares(others[:, kept[k]], seen[:, kept[k]], fresh[:, k])
+            ratios[:, k] = np.minimum(ratios[:, k], most)
         if (jump := _clearest(ratios, residuals)) is None:
             break
         t, arms, low, high, p, all_arms = jump
