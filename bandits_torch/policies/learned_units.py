@@ -222,8 +222,7 @@ class MemberScale(Described, HasState):
         validation.shape_is("learn_offset", learn_offset, fits, f"{tuple(strength.shape)} and dtype bool")
         self.replicates = validation.positive_integer("replicates", replicates)
         self.memory = validation.probability("memory", memory)
-        above = validation.positive("tail", tail) > 2
-        validation.require(above, "tail", tail, "a number > 2")
+        validation.require(validation.positive("tail", tail) > 2, "tail", tail, "a number > 2")
         self.tail, self.clip = float(tail), validation.positive("clip", clip)
         self.strength, self.learn_offset = strength.clamp_max(_KNOWN), learn_offset
         self._some_known = bool((strength > 0).any())

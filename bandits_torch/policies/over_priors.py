@@ -63,6 +63,7 @@ class UnknownPriorPolicy(Policy):
 
     needed: tuple[str, ...] = ("prior",)  # names in ``Choice.why`` that ``learn`` reads
     learns_late = False  # whether an ``ArmGP`` that drifts learns late rewards
+    _may_draw = True
 
     def __init__(
         self,
@@ -86,7 +87,8 @@ class UnknownPriorPolicy(Policy):
         self.replicates, self.num_priors = self._batch_shape = model.batch_shape
         validation.natural("first_replicate", first_replicate)
         validation.instance("draws", draws, bool, "True or False")
-        validation.require(choices is None or not draws, "draws", draws, "False over a domain")
+        may_draw = self._may_draw and choices is None
+        validation.require(may_draw or not draws, "draws", draws, "False over a domain or to balance regret")
         self._streams: ReplicateStreams | None = None
         own.conditions = not draws
         if draws:
@@ -357,29 +359,13 @@ class RegretBalancing(_TestedPriors):
     with the largest L always stays. Rewards may arrive in any order: the deviation of a choice is computed from the
     rewards learned before it was made. ``trace`` records the prior followed and the number of survivors.
 
-    Arguments: those of ``PriorElimination``, without ``draws``. Raises ValueError unless 0 < ``delta`` < 1,
+    Arguments: those of ``PriorElimination``; ``draws`` must be False. Raises ValueError unless 0 < ``delta`` < 1,
     ``noise_scale`` > 0 and ``xi`` is one of the two.
     """
 
     needed = ("prior", "bound")
     learns_late = True
-
-    def __init__(
-        self,
-        model: ArmGP | OnlineGP,
-        width: Width,
-        *,
-        choices: Domain | None = None,
-        search: PointSearch | None = None,
-        seed: int = 0,
-        first_replicate: int = 0,
-        delta: float = 0.1,
-        noise_scale: float | Tensor | None = None,
-        xi: str = "two-sided",
-    ) -> None:
-        random: dict[str, Any] = {"seed": seed, "first_replicate": first_replicate}
-        test: dict[str, Any] = {"delta": delta, "noise_scale": noise_scale, "xi": xi}
-        super().__init__(model, width, choices=choices, search=search, **random, **test)
+    _may_draw = False
 
     _before_pending: ModelChoices | None = None  # a copy of the choices without pending pulls, if any
     _expects = ("choices", "_plays", "_before_pending")
@@ -516,9 +502,8 @@ class LengthScaleBalancing(RegretBalancing):
         validation.positive("lengthscale", lengthscale)
         self.dim_of_arms = validation.positive_integer("dim", dim)
         noise = model.noise_variance
-        bound = validation.numbers("rkhs_bound", rkhs_bound, noise)
-        validation.require(bool((bound >= 0).all()), "rkhs_bound", bound, "numbers >= 0")
-        self._bound = bound
+        self._bound = validation.numbers("rkhs_bound", rkhs_bound, noise)
+        validation.require(bool((self._bound >= 0).all()), "rkhs_bound", self._bound, "numbers >= 0")
         self._density = (self._factors.to(noise) / lengthscale) ** dim
 
     def in_play(self) -> Tensor:

@@ -278,12 +278,8 @@ def auto(
     theorem bounds its regret. Raises ValueError for arguments that contradict each other or have no effect, and for
     more than 500 arms without features or a kernel.
     """
-    of_contexts: dict[str, Any] = {
-        "context_dim": validation.natural("context_dim", context_dim) or None,
-        "contexts": contexts,
-        "context_kernel": context_kernel,
-        "matters": matters,
-    }
+    of_contexts: dict[str, Any] = {"context_dim": validation.natural("context_dim", context_dim) or None}
+    of_contexts |= {"contexts": contexts, "context_kernel": context_kernel, "matters": matters}
     if isinstance(log, Log) and context_dim == 0 and contexts is None:
         of_contexts |= log.context_options
     under_contexts = of_contexts["context_dim"] is not None or of_contexts["contexts"] is not None
@@ -304,8 +300,9 @@ def auto(
         without = isinstance(cycles, str | None) and not checked_periods(cycles)
         validation.require(without, "cycles", cycles, f"{FIND!r} or None if the choices are a Domain")
         kernel, prior_mean = setup.kernel, setup.prior_mean
-        usual = plausible == PLAUSIBLE
-        validation.require(usual, "plausible", plausible, "left at its default over a Domain")
+        validation.require(
+            plausible == PLAUSIBLE, "plausible", plausible, "left at its default over a Domain"
+        )
         validation.require(not isinstance(kernel, Tensor), "kernel", kernel, "a kernel over points, or None")
         zero = _is_zero(prior_mean)
         validation.require(zero, "prior_mean", prior_mean, "0 over a Domain, where it is learned")
