@@ -30,13 +30,10 @@ from bandits_torch.models.arms.arm_model import ArmModel
 from bandits_torch.models.online_model import AtTime, with_time
 from bandits_torch.models.points.online_gp import OnlineGP
 
-# -- paths of OnlineGP -------------------------------------------------------------------------------------
-
 
 @DrawKernelFeaturePaths.register(OnlineGP)
 def _prior_paths(model: OnlineGP, **options: Any) -> GeneralizedLinearPath:
     _check_single(model)
-    model.check_one_noise()
     return _draw_kernel_feature_paths_fallback(
         num_inputs=model.input_dim, mean_module=model.prior_mean, covar_module=model.kernel, **options
     )
@@ -71,7 +68,6 @@ def _paths_of_online_gp(
     update_strategy: Any = gaussian_update,
 ) -> SamplePath:
     _check_single(model)
-    model.check_one_noise()
     if update_strategy is gaussian_update:  # its default would read ``model.likelihood``, which raises
         update_strategy = partial(gaussian_update, likelihood=None)
     with torch.no_grad():
@@ -86,9 +82,8 @@ def _paths_of_online_gp(
 def _check_single(model: OnlineGP | ArmModel) -> None:
     shape = tuple(model.batch_shape)
     validation.require(shape == (), "model.batch_shape", shape, "(): paths are drawn from a single model")
-
-
-# -- paths over arms, and at one time -----------------------------------------------------------------------
+    if isinstance(model, OnlineGP):
+        model.check_one_noise()
 
 
 class _ArmPath(SamplePath):
@@ -115,12 +110,8 @@ def _paths_over_arms(
 ) -> SamplePath:
     """Exact draws from the joint posterior of all arms; ``prior_sampler`` and ``update_strategy`` have no effect."""
     _check_single(model)
-    validation.require(
-        not model.drifts or time is not None,
-        "model",
-        model,
-        "AtTime(model, time): a path over arms is f at one time",
-    )
+    expected = "AtTime(model, time): a path over arms is f at one time"
+    validation.require(not model.drifts or time is not None, "model", model, expected)
     with torch.no_grad():
         mean, root = model.joint_root(time)
         normal = torch.randn(*sample_shape, len(mean), dtype=mean.dtype, device=mean.device)

@@ -69,10 +69,9 @@ def learnable(
     * Squared exponential and Matern kernels get a length-scale for each of the ``dim`` inputs. It begins at the given
       one (at least 0.03), with BoTorch's prior: log-normal with median exp(sqrt(2)) sqrt(dim) (Hvarfner et al. 2024),
       both in units of ``ranges``. Each length-scale over their geometric mean has a log-normal prior with mode 1, which
-      keeps them similar until rewards distinguish them: in five dimensions a few coordinates alone can explain a dozen
-      rewards, and a policy with such a fit plays corners. If only some coordinates matter, raise ``anisotropy``. The
-      outputscale has a log-normal prior whose mode is the given value (or 1), not the scale of the rewards, so that a
-      policy does not conclude from similar rewards that the function is flat.
+      keeps them similar until rewards distinguish them. If only some coordinates matter, raise ``anisotropy``. The
+      outputscale has a log-normal prior whose mode is the given value (or 1), not the scale of the rewards: otherwise
+      a policy concludes from similar rewards that the function is flat.
     * The rate eps of ``ExponentialForgettingKernel`` gets a log-normal prior on the decay of correlations per unit of
       time, -ln(1 - eps)/2. Its mode is the given value, so eps can collapse neither to 0 nor to 1; a rate below 1e-9
       is not learned. The drift variance of ``WienerKernel`` gets such a prior too.
@@ -106,8 +105,9 @@ def learnable(
         check_sees_all(kernel)
         space = learnable(kernel.space_kernel, dim, replicates, anisotropy, ranges)
         return SpatioTemporalKernel(space, _learnable_time(kernel.time_kernel, batch))
-    scaled = isinstance(kernel, ScaleKernel)
-    base = kernel.base_kernel if isinstance(kernel, ScaleKernel) else kernel
+    base, outputscale = kernel, torch.ones(())
+    if isinstance(kernel, ScaleKernel):
+        base, outputscale = kernel.base_kernel, kernel.outputscale.detach()
     seen = kernel.active_dims
     if seen is not None:
         last = int(seen.max())
@@ -130,7 +130,6 @@ def learnable(
     else:
         validation.require(replicates == 1, "kernel", kernel, "squared exponential or Matern, for several")
         new = copy.deepcopy(base)
-    outputscale = kernel.outputscale.detach() if isinstance(kernel, ScaleKernel) else torch.ones(())
     scale = ScaleKernel(
         new,
         active_dims=seen,
@@ -138,7 +137,7 @@ def learnable(
         outputscale_prior=_around(outputscale.mean()),
         outputscale_constraint=GreaterThan(_TINY, transform=None, initial_value=1.0),
     ).double()
-    scale.outputscale = outputscale.double().expand(batch) if scaled else outputscale.double()
+    scale.outputscale = outputscale.double().expand(batch)
     return scale.requires_grad_(True)
 
 
@@ -206,9 +205,7 @@ def _lengths_of_time(kernel: Kernel) -> list[tuple[Kernel, str]]:
     """Each part of a kernel over time that has a length-scale or a period in units of time, with the name of that."""
     lengths = []
     for part in kernel.modules():
-        if isinstance(
-            part, PeriodicKernel | CosineKernel
-        ):  # the length-scale of a periodic kernel has no unit
+        if isinstance(part, PeriodicKernel | CosineKernel):  # its length-scale has no unit
             lengths.append((part, "period_length"))
         elif isinstance(part, Kernel) and part.has_lengthscale:
             lengths.append((part, "lengthscale"))
@@ -220,8 +217,8 @@ def _value_of(name: str, kernel: Kernel) -> Tensor:
 
 
 def _unit_of_time(kernel: Kernel) -> float:
-    """The unit of time in which a kernel is fitted: a power of 2 near the geometric mean of the length-scales and
-    periods that ``learnable`` was given; 1 if a part of the kernel, a prior or a constraint cannot be rescaled."""
+    """The unit of time in which a kernel is fitted: a power of 2 near the length-scales and periods that ``learnable``
+    was given; 1 if a part of the kernel, a prior or a constraint cannot be rescaled."""
     lengths = _lengths_of_time(kernel)
     priors = [part._priors.get(f"{name}_prior", (None,))[0] for part, name in lengths]
     known = (AdditiveKernel, ProductKernel, ScaleKernel, ConstantKernel, ExponentialForgettingKernel)
@@ -402,7 +399,7 @@ def _member(kernel: Kernel, index: int) -> Kernel:
 
 
 def _fit_one(
-    kernel: Kernel, X: Tensor, y: Tensor, noise: Tensor, mean: Tensor, seconds: float | None = None
+    kernel: Kernel, X: Tensor, y: Tensor, noise: Tensor, mean: Tensor, seconds: float | None
 ) -> tuple[Kernel, Tensor, Tensor] | None:
     """Kernel, noise variance and mean learned from (n, D) inputs and (n,) targets; None if the fit failed.
 
@@ -418,23 +415,19 @@ def _fit_one(
     if isinstance(prior, LogNormalPrior) and not scale.raw_outputscale_constraint.enforced:
         # A kernel of ``learnable``. Scaling by a power of 4, and rewards by its root, is exact.
         square = 4.0 ** round(math.log2(float(prior.mode)) / 2)
-    if square != 1:
-        _rescale(scale, 1 / square)
-        prior = scale.outputscale_prior
     y, mean, noise = y / math.sqrt(square), mean / math.sqrt(square), noise / square
-    units, space = _units_of(scale), getattr(scale, "base_kernel", None)
+    units, inverse = _units_of(scale), None
     if units is not None:
         units = units.to(X)
+        inverse = 1 / units
         columns = slice(len(units)) if scale.active_dims is None else scale.active_dims
         X = X.clone()
         X[:, columns] /= units
-        _rescale_inputs(space, 1 / units)
-    over_time = kernel.time_kernel if isinstance(kernel, SpatioTemporalKernel) else None
-    tick = 1.0 if over_time is None else _unit_of_time(over_time)
-    if over_time is not None and tick != 1:
+    tick = _unit_of_time(kernel.time_kernel) if isinstance(kernel, SpatioTemporalKernel) else 1.0
+    if tick != 1:
         X = torch.cat([X[:, :-1], X[:, -1:] / tick], -1)
-        _rescale_time(over_time, 1 / tick)
-    unit = 1.0 if prior is None else float(prior.mode)
+    _change_units(kernel, scale, 1 / square, inverse, 1 / tick)
+    unit = 1.0 if prior is None else float(scale.outputscale_prior.mode)
     likelihood = GaussianLikelihood(
         noise_prior=LogNormalPrior(-4.0 + math.log(unit), 1.0),  # BoTorch's, where the outputscale is 1
         noise_constraint=GreaterThan(_SMALLEST_NOISE * unit, transform=None),
@@ -457,12 +450,7 @@ def _fit_one(
         prior = kernel(X, diag=True).max()
     if not likelihood.noise >= least * prior:
         return None
-    if square != 1:
-        _rescale(scale, square)
-    if units is not None:
-        _rescale_inputs(space, units)
-    if over_time is not None and tick != 1:
-        _rescale_time(over_time, tick)
+    _change_units(kernel, scale, square, units, tick)
     noise = square * likelihood.noise.detach().squeeze()
     return kernel, noise, math.sqrt(square) * constant.constant.detach()
 
@@ -472,21 +460,24 @@ def _units_of(scale: ScaleKernel | None) -> Tensor | None:
     another prior."""
     space = getattr(scale, "base_kernel", None)
     prior = getattr(space, "lengthscale_prior", None)
-    if not (
-        isinstance(space, RBFKernel | MaternKernel)
-        and isinstance(prior, LogNormalPrior)
-        and prior.loc.dim()
-        and not space.raw_lengthscale_constraint.enforced
-    ):
+    if not (isinstance(space, RBFKernel | MaternKernel) and isinstance(prior, LogNormalPrior)):
+        return None
+    if not prior.loc.dim() or space.raw_lengthscale_constraint.enforced:
         return None
     dim = len(prior.loc)
     return ((prior.loc - math.sqrt(2) - math.log(dim) / 2) / math.log(2)).round().exp2()
 
 
-def _rescale(scale: ScaleKernel, factor: float) -> None:
-    """Convert the outputscale and its log-normal prior to another unit."""
-    scale.outputscale = factor * scale.outputscale.detach()
-    _rescale_prior(scale, "outputscale_prior", math.log(factor))
+def _change_units(kernel: Any, scale: Any, square: float, inputs: Tensor | None, time: float) -> None:
+    """Convert a kernel of ``learnable``, whose ``ScaleKernel`` is ``scale``, to other units: multiply its numbers by
+    those of squared rewards, of each input and of time."""
+    if square != 1:
+        scale.outputscale = square * scale.outputscale.detach()
+        _rescale_prior(scale, "outputscale_prior", math.log(square))
+    if inputs is not None:
+        _rescale_inputs(scale.base_kernel, inputs)
+    if time != 1:
+        _rescale_time(kernel.time_kernel, time)
 
 
 def _rescale_prior(kernel: Kernel, name: str, log_factor: Tensor | float) -> None:

@@ -1,7 +1,4 @@
-"""Many exact Gaussian processes over the same observed points, each with its own hyperparameters, of bounded size.
-
-``refine`` makes hyperparameters likelier by many short searches of their posterior density, all in one batch.
-"""
+"""Many exact Gaussian processes over the same observed points, each with its own hyperparameters, of bounded size."""
 
 from __future__ import annotations
 

@@ -434,8 +434,7 @@ class StoredFeatures:
 
 class OneStep(StoredFeatures):
     """The same for a dictionary S that lasts one step (C = 1), too short for an embedding of all arms. Mean and
-    variance are computed from the pulled arms; z, V and theta only on request. All of this follows from the pulls and
-    the dictionary, so it is not part of the state.
+    variance are computed from the pulled arms; z, V and theta only on request. Nothing of this is part of the state.
 
     BKB's posterior (DTC) is the exact posterior of other data, on S alone: a pull of an arm outside S is divided among
     the arms of S by the weights T = K_S^{-1} k_S(x) of its projection. Let D and r be counts and reward sums of the
