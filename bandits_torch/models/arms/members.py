@@ -506,7 +506,8 @@ class RecursiveMembers(MembersOverArms):
         """
         n, s = small.num_arms, self.states
         each = self._extension(small)
-        self.frame, self.now, self.turn, self._ahead = small.frame.clone(), small.now, small.turn, None
+        self.frame = small.frame.clone()
+        self.set_extra_state(small.get_extra_state())
         self.mean[..., :n] = small.mean
         self.mean[..., n:] = torch.einsum("psmn,zpsn->zpsm", each, small.mean)
         self.pending[..., :n] = small.pending
@@ -664,9 +665,8 @@ class SmoothMembers(RecursiveMembers):
         rate = -torch.expm1(-math.sqrt(3) / timescale.double())
         ok = bool(((rate > 0) & (rate < 1) & (timescale > 0)).all())
         validation.require(ok, "timescale", timescale, f"finite numbers > {SHORTEST}")
-        super().__init__(
-            arms, covariances, kernel, noise_variance, rate, prior_mean=prior_mean, replicates=replicates
-        )
+        shared = arms, covariances, kernel, noise_variance, rate
+        super().__init__(*shared, prior_mean=prior_mean, replicates=replicates)
 
     @staticmethod
     def passing(rate: Tensor, gap: float | Tensor) -> Tensor:
@@ -721,7 +721,8 @@ class LowRankMembers(ArmMembers):
         extends = more >= 0 and torch.allclose(pad(small.covariances, (0, more)), first, rtol=1e-4, atol=atol)
         expected = "the roots of the first arms, with more rows"
         validation.require(extends, "covariances", "other roots", expected)
-        self.frame, self.now, self.turn, self._ahead = small.frame.clone(), small.now, small.turn, None
+        self.frame = small.frame.clone()
+        self.set_extra_state(small.get_extra_state())
         self.rows[..., :r, :r], self.pending[..., :r] = small.rows, small.pending
         self.mean[..., :n], self.reduction[..., :n] = small.mean, small.reduction
         inverse = torch.linalg.pinv(first.double(), rtol=1e-12).to(first)  # (G, r, n)

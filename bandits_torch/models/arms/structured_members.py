@@ -1,15 +1,9 @@
-"""Members with structure over arms: arms with cycles, arms that share a level, and several kinds of members as one
-model.
-
-A shared level changes all arms alike, for example faster than their differences change. Cycles may be in the prior
-mean, in the learned part, or in both.
-"""
+"""Members over arms with cycles, members over arms that share a level, and several kinds of members as one model."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import cast
 
 import torch
 from torch import Tensor
@@ -95,15 +89,8 @@ class CyclicMembers(RecursiveMembers):
         like, J = validation.tensor("forgetting_rate", forgetting_rate), len(waves)
         v, rate = _shares("share", share, like), _shares("cycle_rate", cycle_rate, like)
         self.states = 1 + 2 * J if bool((v > 0).any()) else 1
-        super().__init__(
-            arms,
-            covariances,
-            kernel,
-            noise_variance,
-            forgetting_rate,
-            prior_mean=prior_mean,
-            replicates=replicates,
-        )
+        shared = arms, covariances, kernel, noise_variance, forgetting_rate
+        super().__init__(*shared, prior_mean=prior_mean, replicates=replicates)
         P, N = self.prior_mean.shape
         given = validation.rewards("profile", validation.numbers("profile", profile, self.prior_mean))
         validation.of_shape("profile", given, (P, 2 * J, N), (2 * J, N), ())
@@ -176,11 +163,6 @@ class CyclicMembers(RecursiveMembers):
         d = G.diagonal(dim1=-2, dim2=-1).repeat_interleave(rows.shape[-1] // self.states, -1).unsqueeze(1)
         return rows * d.unsqueeze(-1) * d.unsqueeze(-2)
 
-    def grow_from(self, small: RecursiveMembers) -> None:  # type: ignore[override]
-        """Take what ``small`` has learned, members built like these over the first of these arms."""
-        super().grow_from(small)
-        self.turned = cast(CyclicMembers, small).turned
-
     def reset(self, where: Tensor | None = None) -> None:
         super().reset(where)
         if where is None:
@@ -243,15 +225,8 @@ class LevelMembers(RecursiveMembers):
         prior_mean: float | Tensor = 0.0,
         replicates: int = 1,
     ) -> None:
-        super().__init__(
-            arms,
-            covariances,
-            kernel,
-            noise_variance,
-            forgetting_rate,
-            prior_mean=prior_mean,
-            replicates=replicates,
-        )
+        shared = arms, covariances, kernel, noise_variance, forgetting_rate
+        super().__init__(*shared, prior_mean=prior_mean, replicates=replicates)
         least_of_each = ("level_variance", level_variance, 0.0), ("timescale", timescale, SHORTEST)
         for name, value, least in least_of_each:
             validation.finite_tensor(name, value)
