@@ -7,7 +7,6 @@ from gpytorch.kernels import RBFKernel
 from bandits_torch import ArmGP, OnlineGP, recipes
 from bandits_torch.acquisition import SimultaneousBand, StepContext, UpperConfidenceBound
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.policies import Observation
 from bandits_torch.theory.prior_widths import mean_excess, simultaneous_width
 from tests.reference import plain_band
 from tests.reference.dense_arm_gp import DenseArmGP, forgetting
@@ -73,29 +72,6 @@ def test_called_with_a_model_alone_it_is_the_band_now():
     assert isinstance(ucb, UpperConfidenceBound)
     assert ucb.width.shape == (S,)
     assert float(ucb.width.min()) > 1
-
-
-def played(replicates, first=0, steps=12, **options):
-    policy = recipes.band_gp_ucb(
-        X.unsqueeze(-1), K, NOISE, replicates=replicates, first_replicate=first, seed=4, **options
-    )
-    arms, widths = [], []
-    for step in range(1, steps + 1):
-        arm = policy.choose(float(step)).arm
-        widths.append(policy.trace()["width"])
-        arms.append(arm)
-        policy.learn(Observation(float(step), arm, torch.sin(arm.double() + step)))
-    return torch.stack(arms, -1), torch.stack(widths, -1)
-
-
-@pytest.mark.parametrize("rate", [0.0, 0.1])
-def test_a_replicate_alone_has_the_widths_it_has_among_others_and_each_step_draws_anew(rate):
-    arms, widths = played(3, forgetting_rate=rate)
-    for k in range(3):
-        alone, own = played(1, first=k, forgetting_rate=rate)
-        assert torch.equal(alone[0], arms[k])
-        assert torch.allclose(own[0], widths[k], rtol=1e-9)
-    assert len(widths[0].unique()) == widths.shape[-1]
 
 
 def test_recipe_forgets_at_its_rate_or_not_at_all():

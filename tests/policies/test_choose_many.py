@@ -132,15 +132,6 @@ def test_pending_choices_of_what_there_is_not_are_refused_by_name(recipe, arm):
         recipe(4).choose_many(1.0, 2, pending=[Pending(0.0, arm)])
 
 
-def test_prior_elimination_judges_by_what_was_learned_alone():
-    policy = taught(all_recipes.build("pe_gp_ucb", 1, T)[0])
-    alike = copy.deepcopy(policy)
-    choice = policy.choose_many(7.0, 4)[-1]
-    for one in (policy, alike):
-        one.learn(Observation(7.0, choice.arm, torch.zeros(1).double(), choice.why))
-    assert described(policy.state_dict()) == described(alike.state_dict())
-
-
 def test_regret_balancing_counts_plays_and_bounds_by_what_was_learned():
     policy = taught(all_recipes.build("regret_balancing", 1, T)[0], 20)
     plays = policy._plays.clone()

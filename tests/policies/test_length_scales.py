@@ -91,19 +91,6 @@ def test_balancing_drops_what_is_outdone_by_the_records():
     assert int(fast.choose(T + 1.0).why["prior"]) != 0
 
 
-def test_a_length_scale_whose_width_holds_is_not_dropped():
-    """300 steps on a function of norm B under the longest one, which is therefore right."""
-    x = arms(1)
-    with torch.no_grad():
-        f = B * kernel()(x, x[[3, 7, 9]]).to_dense().T
-    fast = policy("lb_gp_ucb", horizon=300)
-    for step in range(1, 301):
-        choice = fast.choose(float(step))
-        fast.learn(Observation(float(step), choice.arm, f[torch.arange(S), choice.arm], choice.why))
-    assert fast.surviving[:, 0].all()
-    assert len(factors(1)) > 1
-
-
 def test_norm_under_a_shorter_length_scale_is_at_most_what_the_width_says():
     """Bull 2011, Lemma 4: ||f||_{theta/g}^2 <= g^d ||f||_theta^2, nearly reached by narrow bumps of theta in d = 1."""
     x = torch.linspace(0, 1, 12, dtype=torch.float64)

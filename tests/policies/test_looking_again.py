@@ -130,15 +130,6 @@ def test_at_most_so_many_arms_as_asked_are_looked_at_within_a_deadline():
         assert torch.equal(first, index) != turn[t]
 
 
-def test_an_arm_that_returns_is_due_and_one_that_is_away_is_not_played():
-    def available(t):
-        return torch.tensor([True] * 7 + [t <= 20 or t > 400])
-
-    played, _ = play(recipes.auto(8, replicates=3), riser, 440, available)
-    assert not (played[20:400] == 7).any()
-    assert (played[400:] == 7).any(0).all()
-
-
 def test_a_pending_pull_examines_and_an_answer_that_is_given_up_does_not():
     policy = recipes.auto(8, replicates=2)
     play(policy, riser, 30)

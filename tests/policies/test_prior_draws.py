@@ -8,8 +8,7 @@ from bandits_torch import recipes
 from bandits_torch.models import arm_gp_over_priors
 from bandits_torch.policies import Observation, PriorElimination, SampledPriorPolicy
 from bandits_torch.theory import ConstantWidth
-from tests.policies.test_unknown_prior import ARMS, NOISE, N, S, dense, masks, priors
-from tests.reference.dense_priors import DenseRun
+from tests.policies.test_unknown_prior import ARMS, NOISE, N, dense, priors
 from tests.reference.plain_draws import shares_of_hp_gp_ts, shares_of_pe_gp_ts
 
 MANY = 1_500
@@ -56,30 +55,6 @@ def test_pe_gp_ts_plays_the_best_draw_of_any_surviving_prior(kind) -> None:
         policy.surviving[:] = torch.tensor(surviving)
         columns = zip(*PULLS, strict=True)
         agree(found(policy), shares_of_pe_gp_ts(dense(priors(kind)), surviving, *columns, 6.0, MANY))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_pe_gp_ts_drops_the_priors_that_a_plain_run_drops(kind) -> None:
-    candidates, width = priors(kind), ConstantWidth(1.0)
-    model = arm_gp_over_priors(ARMS, candidates, NOISE, replicates=S)
-    policy = PriorElimination(model, width, draws=True)
-    slow = [DenseRun(dense(candidates), "eliminate", lambda t: 1.0) for _ in range(S)]
-    generator, dropped = torch.Generator().manual_seed(1), 0
-    truth = 3.0 * torch.randn(S, N, generator=generator, dtype=torch.float64)
-    for step in range(1, 41):
-        available = masks(step)
-        choice = policy.choose(step, available)
-        if available is not None:
-            assert bool(available.expand(S, N)[torch.arange(S), choice.arm].all())
-        reward = truth[torch.arange(S), choice.arm] + 0.2 * torch.randn(S, generator=generator).double()
-        policy.learn(Observation(step, choice.arm, reward, choice.why))
-        for s, run in enumerate(slow):
-            arm, prior = int(choice.arm[s]), int(choice.why["prior"][s])
-            assert run.surviving[prior]
-            run.learn(arm, prior, 1.0, float(reward[s]), step, run.fits(step))
-            assert policy.surviving[s].tolist() == run.surviving
-            dropped += run.surviving.count(False)
-    assert dropped > 0
 
 
 @pytest.mark.parametrize("recipe", [recipes.hp_gp_ts, recipes.pe_gp_ts])
