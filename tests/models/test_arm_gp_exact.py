@@ -213,11 +213,6 @@ def test_new_arms_join_the_arms_of_every_member():
         torch.testing.assert_close(wider.joint()[1][k], answers.covariance)
 
 
-def test_arms_of_several_features_are_joined_by_others():
-    own, more = torch.rand(5, 2).double(), torch.rand(3, 2).double()
-    assert torch.equal(ArmGP(own, SPACE, NOISE).with_arms(more).arms, torch.cat([own, more]))
-
-
 def test_a_lone_arm_is_joined_by_others():
     wider = told(ArmGP(ARMS[:1], SPACE, NOISE, prior_mean=0.4), ARRIVALS[:1]).with_arms(MORE)
     assert_agree(wider, twin("static", ARRIVALS[:1], torch.cat([ARMS[:1], MORE]), mean=0.4), 0.0)

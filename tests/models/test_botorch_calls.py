@@ -285,13 +285,6 @@ def test_features_of_a_product_have_its_covariance(name, shift):
     assert (phi @ phi.mT - exact).abs().max() < 4 / 2**7 * exact.max()
 
 
-def test_features_of_the_forgetting_kernel_have_its_covariance():
-    t = torch.linspace(0, 20, 15, **F64).unsqueeze(-1)
-    kernel = forgetting().requires_grad_(False)
-    phi = gen_kernel_features(kernel, num_inputs=1, num_outputs=2**15)(t)
-    assert (phi @ phi.mT - kernel(t).to_dense()).abs().max() < 4 / 2**7
-
-
 def learned(kernel, d, n=6):
     model = OnlineGP(kernel.requires_grad_(False), 0.05, input_dim=d, prior_mean=0.7)
     X = torch.rand(n, d, **F64)

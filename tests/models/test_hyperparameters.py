@@ -75,23 +75,6 @@ def values_of(model, X):
         return posterior.mean, posterior.variance
 
 
-def test_a_fit_moves_lengthscale_noise_outputscale_and_rate_towards_the_truth():
-    X = inputs_of(150, over_time=True)
-    truth = scaled(kernel_of(0.25, 0.02), 2.0)
-    y = draw_of(truth, X, 0.01)
-    model = model_over(learnable(kernel_of(1.0, 0.3), 2), noise=0.5, d=3)
-    model.observe(X, y)
-    before = model.log_likelihood
-    assert fit_hyperparameters(model, [0]) == [0]
-    kernel = model.kernel
-    assert kernel.time_kernel.forgetting_rate.item() == pytest.approx(0.02, rel=1.0)
-    lengthscale = kernel.space_kernel.base_kernel.lengthscale.flatten()
-    assert lengthscale.tolist() == pytest.approx([0.25, 0.25], rel=0.4)
-    assert kernel.space_kernel.outputscale.item() == pytest.approx(2.0, rel=0.6)
-    assert model.noise_variance.item() == pytest.approx(0.01, rel=0.9)
-    assert model.log_likelihood > before + 50
-
-
 def test_the_optimum_is_no_worse_than_botorch_finds_by_itself():
     """The same posterior density of the hyperparameters, maximised from the same start without us."""
     X = inputs_of(40)

@@ -8,10 +8,8 @@ from botorch.models.utils.gpytorch_modules import (
     get_covar_module_with_dim_scaled_prior,
     get_gaussian_likelihood_with_lognormal_prior,
 )
-from gpytorch.kernels import MaternKernel
 
 from bandits_torch.models import MemberMixture, PointMembers, WideningMembers
-from bandits_torch.models.points.member_posterior import covariance
 from bandits_torch.models.points.point_members import HeldRows, log_posterior, refine
 from tests.reference.plain_points import Process
 
@@ -146,25 +144,6 @@ def test_dropped_observations_cost_at_most_rho_squared_of_the_variance():
         assert (ratio >= 1 - rho2).all()
         worst = min(worst, float((ratio - (1 - rho2)).min()))
     assert worst < 0.35  # the bound is not empty
-
-
-@pytest.mark.parametrize("p", [0, 1, 2])
-def test_one_dropped_costs_at_most_its_own_variance_over_the_noise(p):
-    process = processes()[p]
-    g = torch.Generator().manual_seed(p)
-    places = [(torch.rand(3, generator=g).tolist(), float(t)) for t in range(8)]
-    sharpest = 1.0
-    for i in range(8):
-        others = places[:i] + places[i + 1 :]
-        c = process.moments(others, [0.0] * 7, places[i])[1]
-        for j in range(40):
-            x = places[i][0] if j == 0 else torch.rand(3, generator=g).tolist()
-            new = (x, places[i][1] if j == 0 else 9.0)
-            without, with_it = (process.moments(at, [0.0] * len(at), new)[1] for at in (others, places))
-            ratio = with_it / without
-            assert NOISES[p] / (NOISES[p] + c) * (1 - 1e-9) <= ratio <= 1 + 1e-9
-            sharpest = min(sharpest, ratio * (NOISES[p] + c) / NOISES[p])
-    assert sharpest < 1 + 1e-6  # at the point itself there is equality
 
 
 def test_log_posterior_is_the_normal_density_with_the_best_unit_and_the_priors():
@@ -336,19 +315,6 @@ def test_kernels_kept_are_those_computed_anew_to_the_last_bit():
         again.load_state_dict(model.state_dict())
         for name in names:
             assert torch.equal(getattr(again, name), getattr(model, name)), (steps, name)
-
-
-def test_kernels_of_two_points_do_not_depend_on_the_others():
-    g = torch.Generator().manual_seed(3)
-    U = torch.rand(37, 5, generator=g, dtype=torch.float64)
-    lengthscale = torch.rand(5, generator=g, dtype=torch.float64) + 0.1
-    K = covariance(U, U, lengthscale)
-    assert torch.equal(K, K.mT)
-    rows = torch.cat([covariance(U[i : i + 1], U, lengthscale) for i in range(37)])
-    assert torch.equal(K, rows)
-    base = MaternKernel(nu=2.5, ard_num_dims=5).double()
-    base.lengthscale = lengthscale
-    assert torch.allclose(K, 1 + base(U).to_dense(), rtol=0, atol=1e-12)
 
 
 def test_covariance_with_a_pending_point_has_a_gradient_at_that_point():

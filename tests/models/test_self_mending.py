@@ -7,7 +7,6 @@ from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKern
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.covariance_form import column_error, posterior_of_counts
 from tests.reference.arm_gp_twins import smooth
-from tests.reference.dense_arm_gp import DenseArmGP
 
 N = 12
 K = smooth(N, 0.3)
@@ -173,17 +172,6 @@ def test_windows_stay_exact_whatever_the_noise(form, noise_variance):
     assert gain < 1e-5
 
 
-def test_posterior_of_counts_is_the_dense_one():
-    count = torch.tensor([3.0, 0, 1, 50, 0, 2, 1, 1, 7, 0, 4, 1], dtype=F64)
-    mean, dense = torch.randn(N, generator=torch.Generator().manual_seed(0), dtype=F64), DenseArmGP(K, 0.05)
-    for arm in range(N):
-        for _ in range(int(count[arm])):
-            dense.observe(arm, mean[arm])
-    exact, right = posterior_of_counts(K, count, mean * count, torch.tensor(0.05, dtype=F64)), dense.answers()
-    torch.testing.assert_close(exact.among(), (right.mean, right.covariance))
-    assert float(exact.gain) == pytest.approx(right.information_gain)
-
-
 def test_column_error_is_the_error_of_a_column():
     count = torch.arange(N, dtype=F64)
     noise = torch.tensor(0.2, dtype=F64)
@@ -205,14 +193,6 @@ def test_a_covariance_rounded_to_float32_is_projected():
     mean, covariance = exact.among()
     assert torch.isfinite(mean).all()
     assert covariance.diagonal().min() > 0
-
-
-def test_checks_are_part_of_the_state():
-    model, copy = CASES["covariance"](), CASES["covariance"]()
-    play(model, 100)
-    copy.load_state_dict(model.state_dict())
-    assert copy._belief._looks == model._belief._looks == [192, 192]
-    assert copy._belief._learned == 100
 
 
 @pytest.mark.parametrize("replicates", [1, 2])

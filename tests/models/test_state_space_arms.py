@@ -170,19 +170,6 @@ def test_learning_and_points_of_several_times_equal_a_dense_solve(kind, start):
         torch.testing.assert_close(said, (mean, covariance.diagonal()), rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("ratio", [1e-3, 1e-6, 1e-9])
-def test_little_noise_keeps_its_figures(ratio):
-    """Pulled again and again, what is left of an arm's variance is noise / pulls: far below rounding of the prior's."""
-    model = ArmGP(N, in_time(QuasiPeriodicKernel(7.0, 1.0, 1e5, nu=1.5, order=3)), ratio)
-    for _ in range(50):
-        model.observe_arms(torch.tensor(2), torch.tensor(1.0).double(), 1.0)
-    variance = model.marginals()[1][2]
-    # prior variance of the three harmonics is just below 1
-    torch.testing.assert_close(
-        variance * 50 / ratio, torch.tensor(1.0).double(), rtol=1e-4 + 2 * ratio, atol=0
-    )
-
-
 def test_nothing_builds_up_over_thousands_of_rounds():
     torch.manual_seed(2)
     kernel = PeriodicTimeKernel(7.0, 1.0, order=2)
