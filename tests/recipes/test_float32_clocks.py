@@ -164,12 +164,6 @@ def test_in_float32_a_recipe_plays_from_any_clock_what_it_plays_from_0(label, tm
         torch.testing.assert_close(said.double(), right, rtol=0, atol=tolerance)
 
 
-@pytest.mark.parametrize("name", STATELESS)
-def test_a_kernel_over_time_without_a_state_space_is_refused_over_arms(name):
-    with pytest.raises(ValueError, match="state space"):
-        build("tv_gp_ucb", "arms", F32, 0.0, time_kernel=TIME_KERNELS[name])
-
-
 @pytest.mark.parametrize("drifts", [False, True])
 def test_periods_named_by_the_seconds_in_which_they_begin_stay_apart(drifts):
     """Offsets of 5 and -5 of two periods a minute apart, which float32 would take for one."""

@@ -118,7 +118,7 @@ def test_open_questions_condition_the_variance_on_what_they_will_tell():
     torch.testing.assert_close(told[0], mean, rtol=0, atol=1e-8)  # the belief itself is as it was
 
 
-@pytest.mark.parametrize("time_kernel", [RBFKernel(), "daily", None])
+@pytest.mark.parametrize("time_kernel", [RBFKernel(), WienerKernel() + MaternTimeKernel(), "daily", None])
 def test_a_time_kernel_without_a_state_is_refused_over_arms(time_kernel):
     if time_kernel is None:
         assert recipes.tv_gp_ucb(N, K, NOISE).model.can_forget  # None is the default
