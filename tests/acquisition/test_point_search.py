@@ -6,11 +6,12 @@ import math
 import numpy as np
 import pytest
 import torch
+from botorch.acquisition import AcquisitionFunction
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 
 from bandits_torch import Domain, OnlineGP, UpperConfidenceBound, recipes
 from bandits_torch.acquisition import PathwisePointDraw, PointSearch
-from bandits_torch.acquisition.point_search import GridSearch
+from bandits_torch.acquisition.point_search import GridSearch, LoweredEnds
 from bandits_torch.policies import Observation
 
 UNITS = {"the same": (1.0, 1.0), "long": (2.0**20, 1.0), "short": (2.0**-20, 1.0), "small": (1.0, 2.0**-20)}
@@ -60,6 +61,29 @@ def test_small_values_of_one_replicate_among_others():
     points, values = PointSearch().maximise(InUnits(model, width=1.0), box, replicates=2)
     assert torch.allclose(points[0], points[1], atol=1e-4)
     assert torch.allclose(values / unit, values[0].expand(2), rtol=1e-6)
+
+
+class Flat(AcquisitionFunction):
+    """Three, everywhere, for each of two replicates."""
+
+    def __init__(self):
+        super().__init__(model=None)
+
+    def forward(self, X):
+        return 3.0 + 0.0 * X[..., 0, 0].expand(*X.shape[:-3], 2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_middle_ends_and_a_side_of_no_width(dtype):
+    bounds = torch.tensor([[-1.0, 10.0, 5.0], [3.0, 30.0, 5.0]], dtype=dtype)
+    points = [[1.0, 20.0, 5.0], [-1.0, 30.0, 5.0], [3.0, 20.0, 5.0], [2.0, 20.0, 5.0]]
+    lost = [0.0, 2 / 3, 1 / 3, 1 / 12]
+    # Time counts for nothing.
+    X = torch.tensor([[*point, 7.0] for point in points], dtype=dtype)[:, None, None]
+    found = LoweredEnds(Flat(), bounds, 0.5)(X)
+    assert found.shape == (4, 2)
+    expected = 3 - 0.5 * torch.tensor(lost, dtype=dtype).unsqueeze(-1).expand(4, 2)
+    torch.testing.assert_close(found, expected)
 
 
 NOISE = 0.01
