@@ -72,6 +72,7 @@ def of_replicate(observation, k):
 
 
 def dense_choice(policy, told, k):
+    """The window of replicate k by direct solves, and the scores now."""
     X = torch.cat([policy.choices.inputs_of(o.arm, o.time)[k] for o in told])
     y = torch.stack([o.reward[k] for o in told])
     if policy.dim:
@@ -87,7 +88,7 @@ def dense_choice(policy, told, k):
     for t in range(RULE["every"], len(told) + 1, RULE["every"]):
         score = densities[max(0, t - RULE["memory"]) : t].sum(0)
         length = next(w for w, own in zip(windows, score, strict=True) if own >= score.max() - RULE["margin"])
-    return length
+    return length, densities[-RULE["memory"] :].sum(0)
 
 
 @pytest.mark.sampled(2)
@@ -99,7 +100,9 @@ def test_the_choice_is_that_of_the_scores_by_direct_solves(kind):
         told.append(observation)
         if len(told) % 16 == 0 and len(told) > 56:
             own = policy.trace()["window"].tolist()
-            assert own == [dense_choice(policy, told, k) for k in range(S)]
+            windows, scores = zip(*[dense_choice(policy, told, k) for k in range(S)], strict=True)
+            assert own == [*windows]
+            torch.testing.assert_close(policy.forgetting.scores, torch.stack(scores), rtol=0, atol=1e-7)
             chosen.append(tuple(own))
     assert {window for own in chosen for window in own} == set(RULE["candidates"])
     assert any(len(set(own)) > 1 for own in chosen)  # each replicate has its own
@@ -158,6 +161,10 @@ def test_after_a_refit_the_scores_are_those_of_the_new_hyperparameters(over):
         again.observed(lambda o=o: policy.policy.choices.inputs_of(o.arm, o.time), o.reward, policy.model)
     torch.testing.assert_close(policy.policy.forgetting.scores, again.scores, rtol=0, atol=1e-7)
     assert (policy.policy.forgetting.scores - before).abs().max() > 1.0
+    policy.model.noise_variance.mul_(2.0)
+    policy.policy.forgetting.refitted(policy.model, torch.tensor([True, False, True]))
+    changed = (policy.policy.forgetting.scores != again.scores).all(-1)
+    assert changed.tolist() == [True, False, True]  # of the others nothing is computed again
 
 
 def copy_without_data(model):
@@ -196,6 +203,15 @@ def test_a_model_it_cannot_work_with_is_refused():
     model.observe_arms(torch.tensor(0), torch.tensor(1.0))
     with pytest.raises(ValueError, match="num_observations"):
         IndexPolicy(model, UpperConfidenceBound, width=ConstantWidth(1.0), forgetting=rule)
+
+
+def test_where_the_covariance_has_no_factor_there_is_no_score_and_no_error():
+    model = ArmGP(2, torch.ones(2, 2).double(), 0.1, batch_shape=(2,))
+    rule = LikelihoodWindow((3, 1), memory=1).begin(model)
+    model.noise_variance.fill_(1e-30)  # less than a constructor takes
+    for _ in range(6):
+        rule.observed(lambda: torch.zeros(2, 1, 1).double(), torch.ones(2).double(), model)
+    assert rule.scores.eq(0).all()
 
 
 def test_rewards_that_come_late_under_drift_are_scored_and_held():
