@@ -318,9 +318,10 @@ def make(
         raise ValueError(f"data must be given for problem {name!r}: the path of its file, got None")
     if not about.needs_data and data is not None:
         raise ValueError(f"data must be None for problem {name!r}, which reads no file, got {str(data)!r}")
-    common = {"replicates": replicates, "horizon": horizon, "seed": seed, "data": data}
-    taken = {key: value for key, value in common.items() if key in about.parameters and value is not None}
-    return PROBLEMS[name](**taken, **options)
+    common: dict[str, Any] = {"replicates": replicates, "seed": seed}
+    common |= {key: value for key, value in {"horizon": horizon, "data": data}.items() if value is not None}
+    given = {key: value for key, value in common.items() if key in about.parameters}
+    return PROBLEMS[name](**given, **options)
 
 
 def registered(name: str) -> NamedProblem:
