@@ -138,6 +138,28 @@ def test_a_capacity_holds_and_says_what_it_cost():
     assert bool(((mean - mean_held).abs() <= float(rule.mean) * variance_held.sqrt()).all())
 
 
+def test_replicates_drop_their_own_and_are_as_they_would_be_alone():
+    z, y = history(120, "even")
+    more = torch.stack([y, 300 * y])  # larger rewards, more to lose
+    own = model(replicates=2)
+    rule = StaleObservations(1e-4, every=4).begin(own)
+    alone = [model(), model()]
+    rules = [StaleObservations(1e-4, every=4).begin(one) for one in alone]
+    for i in range(120):
+        inputs = z[i].expand(2, 1, D + 1)
+        own.observe(inputs, more[:, i].reshape(2, 1, 1))
+        rule.observed(lambda inputs=inputs: inputs, more[:, i], own)
+        rule.after(own, i + 1)
+    for k in range(2):
+        feed(rules[k], alone[k], z, more[k])
+    assert own.num_observations.tolist() == [int(one.num_observations) for one in alone]
+    assert own.num_observations[0] < own.num_observations[1]
+    at = places(119.0).reshape(-1, 1, 1, D + 1)
+    for k in range(2):
+        apart = own.posterior(at).mean[:, k] - alone[k].posterior(at).mean[:, 0]
+        assert apart.abs().max() < 1e-9 * 300**k
+
+
 def test_a_reset_and_a_refit_begin_the_accounts_anew():
     z, y = history(100, "even")
     own = model()
