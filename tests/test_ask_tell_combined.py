@@ -4,8 +4,7 @@ import pytest
 import torch
 
 from bandits_torch import ArmContext, AskTell, Domain, recipes
-from bandits_torch.policies import Observation
-from bandits_torch.policies.wrapping import CentredPolicy
+from bandits_torch.policies import CentredPolicy, Observation
 from tests.reference.kernels import rbf
 
 ARMS = torch.linspace(0, 1, 5).double().unsqueeze(-1)

@@ -11,8 +11,7 @@ import torch
 from botorch.acquisition.analytic import UpperConfidenceBound as PlainUpperConfidenceBound
 from gpytorch.kernels import MaternKernel
 
-from bandits_torch import ArmGP, OnlineGP
-from bandits_torch.acquisition import UpperConfidenceBound
+from bandits_torch import ArmGP, OnlineGP, UpperConfidenceBound
 from tests.reference.arm_gp_twins import smooth
 
 PAGE = (Path(__file__).parents[1] / "docs" / "from_botorch.md").read_text(encoding="utf-8")

@@ -5,14 +5,8 @@ import math
 import pytest
 import torch
 
-from bandits_torch.problems import (
-    DriftingCosine,
-    MovingPeaks,
-    SwitchingFunctions,
-    TVGPDraws,
-    make,
-    options_of,
-)
+from bandits_torch import make
+from bandits_torch.problems import DriftingCosine, MovingPeaks, SwitchingFunctions, TVGPDraws, options_of
 from bandits_torch.problems.drifting import _move
 from bandits_torch.problems.simulated import covariance, covariance_root, norm_on_arms
 from bandits_torch.recipes import build

@@ -8,10 +8,9 @@ from gpytorch.kernels import RBFKernel
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bandits_torch import ArmContext, OnlineGP, UpperConfidenceBound, recipes
-from bandits_torch.models import ArmGP, CandidatePrior
+from bandits_torch import ArmContext, ArmGP, IndexPolicy, OnlineGP, UpperConfidenceBound, recipes
+from bandits_torch.models import CandidatePrior
 from bandits_torch.policies import (
-    IndexPolicy,
     KeepEverything,
     LikelihoodWindow,
     Observation,
