@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.domain import Domain
 from bandits_torch.models.arms.arm_model import ArmModel
 from bandits_torch.models.online_model import OnlineModel
@@ -374,6 +375,7 @@ def maximisers(safe: Tensor, mean: Tensor, half: Tensor) -> Tensor:
 
 _KEPT = 32  # latest points played that a search tries again
 # Standard deviations of the steps around the best point, as shares of the box's sides.
+_SAME = 1e-9  # of a range: points closer than this are the same
 _RADII = (0.3, 0.1, 0.03, 0.01, 0.003)
 _PER_RADIUS = 48
 
@@ -396,6 +398,7 @@ class SafePointPolicy(LimitedPolicy):
         when_empty: if no point found is safe, as in ``SafePolicy``: ``"likeliest"``, ``"safe_points"`` or ``"raise"``.
         forgetting: rules of the models (``StaleObservations``) by the outcome's name, or ``"reward"``; default: none.
         raw_samples: Sobol points tried at each step.
+        search: one that rounds points, if not every point may be played (``MixedSearch``); only its rounding is used.
         seed: of the points tried; replicates share it.
 
     Cost: predictions of all models at about ``raw_samples`` + k + 280 points, O(n^2) each. In ``trace`` ``safe`` is
@@ -423,9 +426,12 @@ class SafePointPolicy(LimitedPolicy):
         when_empty: str = "likeliest",
         forgetting: Mapping[str, ForgettingRule] | None = None,
         raw_samples: int = 256,
+        search: PointSearch | None = None,
         seed: int = 0,
     ) -> None:
         validation.instance("domain", domain, Domain, "a Domain")
+        self.search = PointSearch() if search is None else search
+        validation.instance("search", self.search, PointSearch, "a PointSearch")
         if forgetting is not None:
             validation.instance("forgetting", forgetting, Mapping, "ForgettingRules by name")
         self._set_fallback(trust, when_empty, "safe_points", safe_points)
@@ -459,7 +465,7 @@ class SafePointPolicy(LimitedPolicy):
         lost = ~certain
         self._check_not_lost(lost, "point found")
         if self.when_empty == "safe_points" and bool(lost.any()):
-            initial = domain.fix(self.safe_points.movedim(1, 0))
+            initial = self._playable(self.safe_points.movedim(1, 0), domain)
             index, _, _ = self._scored(initial, time)
             index = index.masked_fill(~domain.contains(initial).mT, torch.finfo(index.dtype).min)
             best = torch.where(lost.unsqueeze(-1), _taken(initial, index.argmax(-1)), best)
@@ -471,13 +477,14 @@ class SafePointPolicy(LimitedPolicy):
         """The best point, (S, d), whether it is within the limits, and the share of Sobol points that are."""
         seed = (1_000_003 * self._seed + self.choices.steps) % 2**31
         S, low, high = self.replicates, *domain.bounds
-        raw = domain.samples(self.raw_samples, seed, S)
-        initial = domain.fix(self.safe_points.movedim(1, 0))
+        raw = self._playable(domain.samples(self.raw_samples, seed, S), domain)
+        told = self.safe_points.movedim(1, 0)
+        initial = self._playable(told, domain)
         X = torch.cat([raw, initial, domain.fix(self._played.movedim(1, 0))])
         trusted = torch.zeros(S, len(X), dtype=torch.bool, device=X.device)
-        given = (
-            (initial == self.safe_points.movedim(1, 0)).all(-1).mT
-        )  # False where the step fixes other coordinates
+        # Not where the step fixes other coordinates, or where the point was rounded to another.
+        rounding = _SAME * self.choices.domain.bounds.diff(dim=0)
+        given = ((initial - told).abs() <= rounding).all(-1).mT
         trusted[:, len(raw) : len(raw) + len(initial)] = given & (self._first() | (self.trust == "always"))
         inside = domain.contains(X).mT
         generator = torch.Generator().manual_seed(seed)
@@ -493,12 +500,16 @@ class SafePointPolicy(LimitedPolicy):
             if radius == 0.0:
                 break
             step = torch.randn(_PER_RADIUS, 1, domain.dim, generator=generator, dtype=torch.float64).to(X)
-            around = domain.fix((best + radius * (high - low) * step).clamp(low, high))
+            around = self._playable((best + radius * (high - low) * step).clamp(low, high), domain)
             X = torch.cat([best.unsqueeze(0), around])
             inside = domain.contains(X).mT
             trusted = torch.cat([kept, torch.zeros_like(inside[:, 1:])], -1)
         assert share is not None
         return best, some.squeeze(-1), share
+
+    def _playable(self, X: Tensor, domain: Domain) -> Tensor:
+        """The points of the step's domain that may be played, nearest to X (n, S, d)."""
+        return domain.fix(self.search.values(X))
 
     def _scored(self, X: Tensor, time: float) -> tuple[Tensor, Tensor, Tensor]:
         """Upper bounds of the reward at points (n, S, d), whether they are within all limits, and the smallest margins,

@@ -404,7 +404,7 @@ def safe_gp_ucb(
     replaces this width. ``width``: multiplies sigma in the upper bounds by which arms are chosen.
 
     Over a ``Domain`` it is a ``SafePointPolicy``, with ``safe_points`` (k, d) or (S, k, d) in place of ``safe_arms``.
-    It uses only ``raw_samples`` of ``search``, and drops stale observations (``StaleObservations``).
+    It uses only ``raw_samples`` and the rounding of ``search``, and drops stale observations (``StaleObservations``).
 
     Raises ValueError without limits, for safe arms over a domain, safe points over arms, and a search with an initial
     design (``initial``), whose points may be unsafe.
@@ -427,6 +427,7 @@ def safe_gp_ucb(
         safe_points=safe_points,
         forgetting={name: StaleObservations(STALE) for name, rate in rates.items() if rate},
         raw_samples=search.raw_samples,
+        search=search,
         seed=setup.seed,
     )
 

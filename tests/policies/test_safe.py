@@ -8,8 +8,10 @@ import pytest
 import torch
 
 from bandits_torch import ArmGP, AskTell, Domain, OnlineGP, make, recipes, run
+from bandits_torch.border import Settings
 from bandits_torch.checkpoint import described
 from bandits_torch.kernels import ArmCovarianceKernel
+from bandits_torch.mixed_points import MixedSearch
 from bandits_torch.models import OutcomeConstraint
 from bandits_torch.policies import Observation, Pending, SafePointPolicy
 from bandits_torch.policies.safe import Bounded, NoSafeArmError, SafePolicy, expanders, safe_set
@@ -265,6 +267,24 @@ def test_a_safe_point_is_not_vouched_for_at_another_value_of_a_coordinate(trust)
     stops = impossible("points", trust=trust, when_empty="raise")
     with pytest.raises(NoSafeArmError):
         stops.choose(0.0, elsewhere)
+
+
+def test_limits_hold_for_rounded_settings():
+    settings = Settings({"n": (0, 1, "integer"), "x": (0.0, 1.0)})
+    start = settings.point("start", {"n": 0, "x": 0.5}).unsqueeze(0)
+    heat = OutcomeConstraint("heat", high=1.2, kernel=kernel(0.5), noise_variance=0.01)
+    about = {"constraints": (heat,), "safe_points": start, "safety_width": 2.0, "width": 2.0}
+    safe = partial(recipes.safe_gp_ucb, settings.space.domain(), kernel(0.5), 0.01, **about)
+    with pytest.raises(ValueError, match="search must be a MixedSearch over"):
+        AskTell(safe(), settings=settings)
+    ours = safe(search=MixedSearch(space=settings.space))
+    live = AskTell(ours, settings=settings)
+    for step in range(8):
+        question = live.ask(float(step))
+        assert step == 0 or bool(ours.within_limits(float(step), question.arm))
+        n, x = question.name["n"], question.name["x"]
+        live.tell(question, n + x, outcomes={"heat": 2.0 * n - 0.5})
+    assert live.history()["n"].sum() <= 1  # no more than once, before it was measured
 
 
 @pytest.mark.parametrize(
