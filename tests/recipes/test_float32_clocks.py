@@ -44,7 +44,8 @@ def choices(over, dtype, dim=1):
 def build(name, over, dtype, start, **told):
     """A policy of the recipe, over rewards that drift if it may be told so."""
     about = recipes.registered(name)
-    options = {"forgetting_rate": RATE, "horizon": 30, "start": start, "search": SEARCH} | {
+    options = {"forgetting_rate": RATE, "horizon": 30, "start": start} | {
+        "search": SEARCH if over == "points" else None,
         "context_dim": int(over == "contexts"),
         "context_kernel": space(dtype, 0.5) if over == "contexts" else None,
     }
