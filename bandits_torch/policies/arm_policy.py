@@ -124,8 +124,7 @@ class ArmPolicy(Policy):
 
     @torch.no_grad()
     def choose(self, time: float, available: Tensor | None = None) -> Choice:
-        if available is not None:
-            self.choices.check_available(available)
+        self.choices.check_available(available)
         return self.choice(self.state, time, available, self.streams)
 
     @torch.no_grad()

@@ -210,8 +210,7 @@ class ModelAveraging(Policy):
     @torch.no_grad()
     def choose(self, time: float, available: Tensor | None = None) -> Choice:
         """The available arm with the largest m + width sqrt(v), unless it is time for a check, a new arm or a look."""
-        if available is not None:
-            self.choices.check_available(available)
+        self.choices.check_available(available)
         asked = self.asked(self.count + len(self._pending_columns or ()))
         return Choice(self.pick(self.members(time), asked, available))
 

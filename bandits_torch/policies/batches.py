@@ -273,8 +273,7 @@ class PhasedElimination(Policy):
     @torch.no_grad()
     def choose(self, time: float, available: Tensor | None = None) -> Choice:
         """The next arm of the plan that is available, (S,)."""
-        if available is not None:
-            self.choices.check_available(available)
+        self.choices.check_available(available)
         every = torch.ones_like(self._left)
         allowed = every if available is None else available.expand_as(every)
         waiting = (self._queue >= 0) & allowed.gather(-1, self._queue.clamp_min(0))

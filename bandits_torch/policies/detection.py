@@ -303,8 +303,7 @@ class Master(Policy):
             yield self._bases[height], top == height
 
     def choose(self, time: float, available: Tensor | None = None) -> Choice:
-        if available is not None:
-            self._choices.check_available(available)
+        self._choices.check_available(available)
         arm = torch.zeros(self.replicates, dtype=torch.long, device=self._device)
         optimism = torch.zeros_like(self._detected)
         for policy, where in self._playing():

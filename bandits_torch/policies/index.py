@@ -126,8 +126,7 @@ class IndexPolicy(Policy):
 
     def choose(self, time: float, available: Tensor | Domain | None = None) -> Choice:
         """The best available choice, (S,) arms or (S, d) points. ``why["index"]`` is its index, (S,)."""
-        if available is not None:
-            self.choices.check_available(available)
+        self.choices.check_available(available)
         mask = available if isinstance(available, Tensor) else None
         with torch.no_grad(), self.model.unmoved():
             arm, index = self.choices.best(self._acquisition_now(time, mask), time, available)

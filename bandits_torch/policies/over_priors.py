@@ -105,8 +105,7 @@ class UnknownPriorPolicy(Policy):
     @torch.no_grad()
     def choose(self, time: float, available: Tensor | Domain | None = None) -> Choice:
         """The best available choice of each replicate, (S,) arms or (S, d) points, and the prior that chose it."""
-        if available is not None:
-            self.choices.check_available(available)
+        self.choices.check_available(available)
         width = self.width.at(self._step(1), self.model).expand(self._batch_shape)
         if self._streams is None:
             base: AcquisitionFunction = UpperConfidenceBound(self.model, width)

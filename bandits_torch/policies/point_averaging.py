@@ -163,8 +163,7 @@ class PointAveraging(Policy):
             self.looks.examine(points, self.sharing.weights, self._steps)
 
     def choose(self, time: float, available: Domain | None = None) -> Choice:
-        if available is not None:
-            self.choices.check_available(available)
+        self.choices.check_available(available)
         domain, now = self.domain if available is None else available, self._time(time)
         first = self.search.opening(domain, self._steps, self.replicates, self._seed)
         if first is not None:

@@ -280,8 +280,7 @@ class SafePolicy(LimitedPolicy):
     def choose(self, time: float, available: Tensor | None = None) -> Choice:
         """The best available arm of the safe set; ``why["certain"]`` (S,) says whether it was in S_t. Raises
         NoSafeArmError if there is none and ``when_empty`` is ``"raise"``."""
-        if available is not None:
-            self.choices.check_available(available)
+        self.choices.check_available(available)
         functions = self._functions(time)  # conditioned on pending pulls
         learned = self._before_pending or functions
         learned = {name: replace(one, width=functions[name].width) for name, one in learned.items()}
@@ -458,8 +457,7 @@ class SafePointPolicy(LimitedPolicy):
     def choose(self, time: float, available: Domain | None = None) -> Choice:
         """The best safe point found, (S, d); ``why["certain"]`` (S,) says whether it was within the safe set. Raises
         NoSafeArmError if none was found and ``when_empty`` is ``"raise"``."""
-        if available is not None:
-            self.choices.check_available(available)
+        self.choices.check_available(available)
         domain = self.choices.domain if available is None else available
         best, certain, share = self._searched(domain, time)
         lost = ~certain

@@ -56,9 +56,11 @@ class Arms(Choices):
         if not (right and self._inside(arm) and observation.outcomes is observation.noise_variance is None):
             super().check(observation, *needed)
 
-    def check_available(self, available: Tensor) -> None:
-        """Raise ValueError unless this is a mask that leaves every replicate an arm (values are checked on a CPU
-        only)."""
+    def check_available(self, available: Tensor | None) -> None:
+        """Raise ValueError unless this is None, or a mask that leaves every replicate an arm (values are checked on a
+        CPU only)."""
+        if available is None:
+            return
         self._check_mask(available)
         if available.is_cpu:
             left = bool(available.any(-1).all())

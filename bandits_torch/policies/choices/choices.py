@@ -36,7 +36,7 @@ class Choices(ABC):
 
     @abstractmethod
     def check_available(self, available: Any) -> None:
-        """Raise ValueError unless this is a mask that leaves an arm, or a ``Domain`` of the same dimension."""
+        """Raise ValueError unless this is None, a mask that leaves an arm, or a ``Domain`` of the same dimension."""
 
     @abstractmethod
     def draw(self, streams: ReplicateStreams, available: Any) -> Tensor:

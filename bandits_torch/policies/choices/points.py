@@ -41,15 +41,14 @@ class Points(Choices):
         self._shape, self._dtypes = (replicates, domain.dim), (torch.float64, torch.float32)
         self._expected = "finite, floating point: a point of each replicate"
 
-    def check_available(self, available: Domain) -> None:
-        fits = isinstance(available, Domain) and available.dim == self.dim
+    def check_available(self, available: Domain | None) -> None:
+        fits = available is None or (isinstance(available, Domain) and available.dim == self.dim)
         validation.require(fits, "available", available, f"a Domain of {self.dim} dimensions")
 
     def draw(self, streams: ReplicateStreams, available: Domain | None) -> Tensor:
         """Uniform points (S, d) of the domain. Raises ValueError if 1 000 repetitions find none that meets the
         constraints; the streams then do not advance."""
-        if available is not None:
-            self.check_available(available)
+        self.check_available(available)
         domain = self.domain if available is None else available
         constrained = len(domain.inequality_constraints) > 0
         before = streams.state_dict() if constrained else {}

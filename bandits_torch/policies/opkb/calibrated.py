@@ -186,8 +186,7 @@ class CalibratedOPKB(Policy):
 
     @torch.no_grad()
     def choose(self, time: float, available: Tensor | None = None) -> Choice:
-        if available is not None:
-            self._choices.check_available(available)
+        self._choices.check_available(available)
         return Choice(draw(self._playing, self._streams, available))
 
     @torch.no_grad()

@@ -388,8 +388,7 @@ class OPKB(Policy):
 
     @torch.no_grad()
     def choose(self, time: float, available: Tensor | None = None) -> Choice:
-        if available is not None:
-            self._choices.check_available(available)
+        self._choices.check_available(available)
         return Choice(draw(self.playing_distribution, self._streams, available), {"turn": self._turn})
 
     @torch.no_grad()
