@@ -4,6 +4,7 @@ import pytest
 import torch
 from botorch import acquisition as plain
 from botorch.acquisition.input_constructors import get_acqf_input_constructor
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.models import SingleTaskGP
 from botorch.optim import optimize_acqf, optimize_acqf_discrete, optimize_acqf_mixed
 from botorch.sampling import SobolQMCNormalSampler
@@ -12,6 +13,7 @@ from botorch.utils import standardize
 from bandits_torch.acquisition import UpperConfidenceBound, qUpperConfidenceBound
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.models import ArmGP, OnlineGP
+from bandits_torch.policies.choices import choices_over
 from bandits_torch.theory import ConstantWidth, IGPWidth, RealisedGain, SrinivasBayesianWidth
 from tests.reference.arm_gp_twins import smooth
 from tests.reference.kernels import rbf
@@ -144,6 +146,31 @@ def test_the_index_of_one_point_says_which_acquisition_takes_two():
     ):
         with pytest.raises(ValueError, match="q must be 1: qUpperConfidenceBound values several points"):
             search()
+
+
+@pytest.mark.parametrize("drifts", [False, True])
+@pytest.mark.parametrize("told", ["alone", "pending", "least first"])
+def test_policies_score_all_arms_as_a_call_with_their_inputs_does(drifts, told):
+    covariance = smooth(N)
+    if drifts:
+        over_time = ExponentialForgettingKernel(0.2).double()
+        covariance = SpatioTemporalKernel(ArmCovarianceKernel(covariance), over_time)
+    model = ArmGP(N, covariance, 0.05, batch_shape=(3,), prior_mean=torch.linspace(0, 1, N).double())
+    choices = choices_over(model)
+    for k in range(5):
+        choices.observe(torch.randint(N, (3,)), torch.randn(3).double(), float(k))
+    bound = UpperConfidenceBound(model, torch.tensor([0.5, 1.0, 2.0], **F64))
+    if told == "pending":
+        bound.set_X_pending(model.candidates(6.0)[4])
+    if told == "least first":
+        bound.posterior_transform = ScalarizedPosteriorTransform(torch.tensor([-1.0], **F64))
+    mask = torch.rand(3, N) < 0.6
+    mask[:, 0] = True
+    with torch.no_grad():
+        arm, value = choices.best(bound, 6.0, mask)
+        scores = bound(choices.inputs(6.0)).masked_fill(~mask.mT, -torch.inf)
+    assert torch.equal(arm, scores.argmax(0))
+    torch.testing.assert_close(value, scores.amax(0), **exactly)
 
 
 def test_it_is_found_by_name_and_moves_with_its_model():
