@@ -127,11 +127,15 @@ def estimate_covariance(table: Tensor, shrinkage: float | str = "auto") -> Tenso
     sample = unbias * mean_product
     variances = sample.diagonal().diag()
     if automatic:
-        squares = centred.square()
-        spread = squares.T @ squares - n * mean_product.square()
+        # In units of a power of 2, which changes no digit, fourth powers neither overflow nor vanish.
+        size = centred.abs().amax()
+        unit = torch.ldexp(torch.ones_like(size), torch.frexp(size).exponent)
+        squares, products = (centred / unit).square(), mean_product / unit / unit
+        spread = squares.T @ squares - n * products.square()
         variance_of_sample = torch.where(n >= 2, n / (n - 1).clamp_min(1.0) ** 3, 0.0) * spread
         of_variances, of_squares = (
-            matrix.sum() - matrix.diagonal().sum() for matrix in (variance_of_sample, sample.square())
+            matrix.sum() - matrix.diagonal().sum()
+            for matrix in (variance_of_sample, (unbias * products).square())
         )
         amount = torch.nan_to_num(of_variances / of_squares, nan=1.0).clamp(0.0, 1.0)  # 0 / 0: S is diagonal
     else:

@@ -133,6 +133,18 @@ def test_automatic_shrinkage_is_the_closed_form():
     torch.testing.assert_close(estimate_covariance(table), (1 - amount) * S + amount * S.diagonal().diag())
 
 
+@pytest.mark.parametrize(
+    ("dtype", "units"), [(torch.float32, (2.0**-40, 2.0**33)), (torch.float64, (2.0**-280, 2.0**450))]
+)
+def test_automatic_shrinkage_does_not_depend_on_the_unit(dtype, units):
+    # The fourth powers of these rewards overflow, or are 0.
+    table = (uniform(30, 4) + uniform(30, 1, seed=1)).to(dtype)
+    expected = estimate_covariance(table)
+    assert expected[0, 1] > 0.01
+    for unit in units:
+        torch.testing.assert_close(estimate_covariance(unit * table) / unit / unit, expected)
+
+
 def test_estimate_is_positive_semi_definite_even_where_missing_rewards_made_it_indefinite():
     nan = float("nan")
     x = torch.tensor([-1.0, 1.0, -2.0, 2.0], **F64)
