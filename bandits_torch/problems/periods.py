@@ -60,8 +60,9 @@ def find_periods(rewards: np.ndarray, times: np.ndarray | None = None) -> list[P
 
     Drift that is seen only at regular times, such as weekdays, looks like a cycle. So if an arm's rewards are missing
     periodically, the gaps are bridged by straight lines. A short cycle between such gaps then also appears at the sums
-    and differences of its frequency with theirs. In such an arm no cycle shorter than two of its median gaps is
-    searched for. If at most half of the frequencies remain, the arm does not count for common cycles.
+    and differences of its frequency with theirs. In such an arm no cycle shorter than two of its median gaps,
+    apart from gaps below an eighth of the mean, is searched for. If at most half of the frequencies remain, the arm
+    does not count for common cycles.
 
     Args:
         rewards: (T, N), NaN where missing. Only the last 2048 rows with a reward are used.
@@ -100,7 +101,9 @@ class Record:
             if any(regular):
                 at, seen = self.times[held[:, n]], self.centred[held[:, n], n]
                 self.centred[:, n] = np.interp(self.times, at, seen, left=0.0, right=0.0)
-                self.resolved[n] = np.sum(self.frequency * np.median(np.diff(at)) <= 0.5 + 1e-9)
+                steps = np.diff(at)
+                apart = steps[steps >= steps.mean() / _DENSEST]  # times that nearly coincide resolve nothing
+                self.resolved[n] = np.sum(self.frequency * np.median(apart) <= 0.5 + 1e-9)
         self.centred[:, self.resolved <= _FEWEST // 4] = 0.0
 
     @staticmethod
