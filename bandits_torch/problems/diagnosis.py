@@ -282,10 +282,11 @@ def diagnose(table: RewardTable | Tensor) -> Diagnosis:
     levels = find_jumps(plain, times, bounded=values == "0/1") if values != "none" else None
     drift, jumps, wander = None, None, 0.0
     if levels is not None:
+        held = (~np.isnan(rewards)).sum(0)
         noisy = levels.drift[levels.noise > 0]
         clear = levels.p_drift < _SURE and len(noisy) > 0
         drift = float((100 * float(np.median(noisy))) ** 0.5) if clear else 0.0
-        jumps, wander = levels.jumps, float(np.minimum(levels.drift, levels.noise).mean())
+        jumps, wander = levels.jumps, float(np.average(np.minimum(levels.drift, levels.noise), weights=held))
     noise, interval = _noise(plain, fitted, wander)
     correlation, shared = _sharing(rewards)
     random, best_arm = None, None
@@ -339,7 +340,7 @@ def _when(times: np.ndarray, row: int, unit: str) -> str:
 def _without_cycles(
     rewards: np.ndarray, times: np.ndarray, periods: tuple[Period, ...], own: dict[int, Period]
 ) -> tuple[np.ndarray, float]:
-    """Rewards minus the harmonics of cycles, and the average number of coefficients fitted to an arm."""
+    """Rewards minus the harmonics of cycles, and the average number of coefficients fitted to an arm with rewards."""
     if not periods and not own:
         return rewards, 0.0
     gap = float(np.median(np.diff(times)))
@@ -365,7 +366,7 @@ def _without_cycles(
         weights = np.linalg.lstsq(X @ X.T, X @ rewards[held, n], rcond=None)[0]
         plain[:, n] -= weights[1:] @ design[1:]
         fitted += len(design)
-    return plain, fitted / rewards.shape[1]
+    return plain, fitted / max(1, int((~np.isnan(rewards)).any(0).sum()))
 
 
 def _over_all_rows(length: float, rewards: np.ndarray, times: np.ndarray) -> float:

@@ -79,6 +79,17 @@ def test_a_jump_between_times_in_milliseconds_is_told_to_the_millisecond():
     assert "between time 1783933200693 and time 1783933200700" in said
 
 
+def test_arms_without_rewards_do_not_affect_the_noise():
+    generator = np.random.default_rng(3)
+    levels = generator.standard_normal((400, 3)).cumsum(0)
+    levels += 20 * np.sin(2 * np.pi * np.arange(400) / 25)[:, None]
+    rewards = torch.tensor(levels + generator.standard_normal((400, 3)))
+    empty = torch.full((400, 9), np.nan).double()
+    expected = diagnose(rewards)
+    assert len(expected.periods) == 1
+    assert diagnose(torch.cat([rewards, empty], 1)).noise == pytest.approx(expected.noise)
+
+
 def test_look_draws_what_it_found(tmp_path):
     generator = np.random.default_rng(5)
     rewards = generator.standard_normal((300, 8))
