@@ -333,6 +333,8 @@ def _when(times: np.ndarray, row: int, unit: str) -> str:
         return f"row {row + 1}"
     if unit == "seconds":
         moment = datetime.fromtimestamp(float(times[row]), UTC)
+        if moment.microsecond:
+            return moment.strftime("%Y-%m-%d %H:%M:%S.%f").rstrip("0")
         return moment.strftime("%Y-%m-%d %H:%M:%S").removesuffix(":00")
     return f"time {times[row]:.15g}"
 

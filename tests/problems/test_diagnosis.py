@@ -79,6 +79,14 @@ def test_a_jump_between_times_in_milliseconds_is_told_to_the_millisecond():
     assert "between time 1783933200693 and time 1783933200700" in said
 
 
+def test_a_jump_within_a_second_of_dates_is_told_to_the_fraction():
+    generator = np.random.default_rng(4)
+    rewards = generator.standard_normal((300, 2)) + 9.0 * (np.arange(300) >= 150)[:, None]
+    times = 1.7e9 + 0.004 * np.arange(300)
+    table = RewardTable(torch.tensor(rewards), torch.tensor(times), in_seconds=True)
+    assert diagnose(table).jump_times == (("2023-11-14 22:13:20.596", "2023-11-14 22:13:20.6"),)
+
+
 def test_arms_without_rewards_do_not_affect_the_noise():
     generator = np.random.default_rng(3)
     levels = generator.standard_normal((400, 3)).cumsum(0)
