@@ -153,11 +153,14 @@ class Space:
         """The unit cube as a ``Domain``, with narrower ``ranges`` and ``fixed`` values by name."""
         bounds = torch.stack([torch.zeros(self.dim), torch.ones(self.dim)]).double()
         for name, (low, high) in (ranges or {}).items():
-            axis = self.axes[name]
-            half = 0.5 * (axis.step or 0.0)
-            least = max(low - half, 0.5 * low) if axis.log else low - half
-            ends = torch.tensor([least, high + half], dtype=torch.float64)
-            bounds[:, self.columns[name]] = axis.to_unit(ends).clamp(0.0, 1.0).unsqueeze(-1)
+            axis, place = self.axes[name], self.columns[name]
+            near = 0.49 * (axis.step or 0.0)  # half a step may be rounded to a value outside the range
+            least = max(low - near, 0.5 * low) if axis.log else low - near
+            ends = axis.to_unit(torch.tensor([least, high + near], dtype=torch.float64)).clamp(0.0, 1.0)
+            if low > axis.low:
+                bounds[0, place] = ends[0]
+            if high < axis.high:
+                bounds[1, place] = ends[1]
         features: dict[int, float] = {}
         for name, given in (fixed or {}).items():
             at = range(self.dim)[self.columns[name]]

@@ -79,6 +79,16 @@ def test_narrower_ranges_and_fixed_values_bound_what_is_sampled():
         assert values["kind"] == 2.0
 
 
+@pytest.mark.parametrize("log", [False, True])
+def test_every_point_of_a_narrower_range_of_integers_is_rounded_into_it(log):
+    space = Space({"n": Axis(1.0, 40.0, log=log, step=1.0)})
+    assert space.domain({"n": (1.0, 40.0)}).bounds.flatten().tolist() == [0.0, 1.0]
+    for low in range(1, 36):
+        high = low + 4
+        corners = space.domain({"n": (low, high)}).bounds
+        assert [space.decode(corner)["n"] for corner in corners] == [low, high]
+
+
 def test_a_narrower_range_far_from_0_is_as_narrow_as_it_was_told():
     space = Space({"date": Axis(1.7e9, 1.7e9 + 10)})
     bounds = space.domain({"date": (1.7e9 + 2, 1.7e9 + 3)}).bounds
