@@ -12,6 +12,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.domain import Domain
+from bandits_torch.policies.control import ControlledPolicy
 from bandits_torch.policies.policy import Choice, Observation, Origin, Pending, Policy, natural_in
 from bandits_torch.policies.wrapping import WrappingPolicy
 
@@ -39,7 +40,8 @@ class CostlyMoves(WrappingPolicy):
 
     Args:
         policy: over arms, or over ``domain``. Limits suit every policy over a domain. A price needs beliefs
-            (``marginals``) in units of reward: an ``IndexPolicy`` without context, ``auto``, or one around them.
+            (``marginals``) in units of reward: an ``IndexPolicy`` without context, ``auto``, or one around them, but
+            not a ``ControlledPolicy``.
         domain: of the policy; None over arms.
         max_move: a share of each range, above 0, a number or (d,); infinity: no limit.
         move_price: in units of reward, a number >= 0; over a domain also (d,), one for each coordinate.
@@ -87,6 +89,9 @@ class CostlyMoves(WrappingPolicy):
             believes = hasattr(inside, "marginals") and not inside.takes_contexts
             expected = "0 for a policy without beliefs about each choice in units of reward, "
             validation.require(believes, "move_price", move_price, expected + type(inside).__name__)
+            drawn = isinstance(policy, ControlledPolicy)
+            expected = "0 around a ControlledPolicy, whose lifts need its draws to be played"
+            validation.require(not drawn, "move_price", move_price, expected)
         self.start_at, start = None, cast(Any, start_at)
         if start is not None and domain is None:
             among = validation.natural("start_at", start) < self.num_arms

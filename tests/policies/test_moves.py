@@ -9,7 +9,7 @@ from gpytorch.kernels import RBFKernel
 
 from bandits_torch import AskTell, Domain, recipes
 from bandits_torch.checkpoint import described
-from bandits_torch.policies import CostlyMoves, Observation, StandardisedPolicy
+from bandits_torch.policies import ControlledPolicy, CostlyMoves, Observation, StandardisedPolicy
 from bandits_torch.recipes.registration import REGISTERED
 from bandits_torch.state import differing
 from bandits_torch.testing import RecipeLaws
@@ -280,6 +280,7 @@ def test_what_does_not_fit_is_refused_by_name():
         (lambda: CostlyMoves(inner), "domain must be that of the policy"),
         (lambda: CostlyMoves(arms, move_price=1.0, start_at=3), "start_at must be an arm below 3"),
         (lambda: StandardisedPolicy(CostlyMoves(arms, move_price=1.0)), "holds a price in units of reward"),
+        (lambda: CostlyMoves(ControlledPolicy(arms, 0), move_price=1.0), "0 around a ControlledPolicy"),
         (lambda: recipes.auto(4, max_move=0.1), "max_move must be None over arms"),
         (lambda: AskTell.auto({"m": ["a", "b"]}, max_move={"m": 1.0}), r"max_move\['m'\] must be none"),
         (lambda: AskTell.auto({"k": (1, 9, "integer")}, max_move={"k": 0.5}), "at least 1, a whole step"),
