@@ -581,6 +581,31 @@ def test_arms_are_added_under_the_contexts_of_a_log(named):
     assert len(live.beliefs(context=context)) == 3
 
 
+@pytest.mark.parametrize("recipe", [recipes.cgp_ucb, recipes.tv_cgp_ucb])
+def test_arms_are_added_under_a_covariance_and_contexts_that_are_not_listed(recipe):
+    root = torch.randn(5, 5, generator=torch.Generator().manual_seed(0)).double()
+    covariance = root @ root.mT / 5 + 0.2 * torch.eye(5)
+
+    def system(num_arms):
+        own = covariance[:num_arms, :num_arms]
+        policy = recipe(num_arms, own, 0.1, context_dim=1, context_kernel=rbf(0.5), width=2.0)
+        return AskTell(policy)
+
+    live, twin, hidden = system(3), system(5), torch.arange(5) < 3
+    for step in range(16):
+        if step == 8:
+            live.add_arms(2, covariance=covariance)
+            hidden = None
+        context = (0.37 * step) % 1
+        own, other = live.ask(step, context=context), twin.ask(step, hidden, context=context)
+        assert torch.equal(own.arm, other.arm)
+        for one in (live, twin):
+            one.tell(step, math.sin(step) + float(own.arm))
+    torch.testing.assert_close(
+        live.predict(16, context=0.5), twin.predict(16, context=0.5), rtol=1e-8, atol=1e-8
+    )
+
+
 def test_a_state_that_lacks_something_says_what():
     live = AskTell.auto(["a", "b"])
     live.tell(live.ask(0.0).id, 1.0)

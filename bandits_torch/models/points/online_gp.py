@@ -474,6 +474,13 @@ class OnlineGP(OnlineModel):
             present.copy_(new.reshape(present.shape))
         self.rebuild()
 
+    def grow_from(self, small: OnlineGP) -> None:
+        """Take over what ``small`` learned, a model built like this one over fewer arms. A kernel's covariance matrix
+        of all arms stays."""
+        state = small.state_dict()
+        own = {f"kernel.{name}": value for name, value in self.kernel.state_dict().items()}
+        self.load_state_dict(state | {k: v for k, v in own.items() if v.shape != state[k].shape})
+
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> OnlineGP:
         """``model.to(float32)``: kernel and prior mean keep the dtype of the inputs."""
         super()._apply(fn, recurse)
