@@ -128,7 +128,7 @@ class CostlyMoves(WrappingPolicy):
         arm = choice.arm if self.domain is None else self.search.values(choice.arm)
         if self._priced and self._is_somewhere:
             arm = self._worth_it(arm, time, domain if within is None else within)
-        move = {"move": self._number + 1, "moved": self._is_move(arm)}
+        move = {"move": self._number + 1, "left": self._last.clone()}
         return replace(choice, arm=arm, why={**choice.why, **move})
 
     @property
@@ -183,21 +183,22 @@ class CostlyMoves(WrappingPolicy):
     def _where(self, one: Observation | Pending) -> tuple[int, Tensor, Tensor]:
         """The number of the latest choice, its setting, and the number of moves, after this choice. Without a ``why``
         it is taken for the latest. Raises ValueError for a ``why`` of another kind."""
-        number, moved = natural_in(one, "move", self._number), one.why.get("moved")
-        if moved is None:
-            moved = self._is_move(one.arm) & (number >= self._number)
-        fits = validation.tensor("why['moved']", moved).shape == (self.replicates,)
-        fits = fits and moved.dtype == torch.bool
-        validation.require(fits, "why['moved']", moved, f"({self.replicates},) booleans")
+        number = natural_in(one, "move", self._number)
+        left = validation.tensor("why['left']", one.why.get("left", self._last))
+        validation.shape_is("why['left']", left, left.shape == self._last.shape, f"{tuple(self._last.shape)}")
+        known = "left" in one.why or number >= self._number
+        moved = self._differs(one.arm, left) & known
         moves = self._moves + moved.to(self._moves.device)
         if number < self._number:
             return self._number, self._last, moves
         return number, one.arm.detach().to(self._last, copy=True), moves
 
-    def _is_move(self, arm: Tensor) -> Tensor:
-        """Whether ``arm`` differs from the present setting, (S,); False if that is not known."""
-        differs = (arm.detach().to(self._last) != self._last).reshape(self.replicates, -1).any(-1)
-        return differs & self._is_somewhere
+    def _differs(self, arm: Tensor, left: Tensor) -> Tensor:
+        """Whether ``arm`` differs from ``left``, the setting before, (S,); False if that is not known."""
+        left = left.to(self._last)
+        known = (left >= 0) if self.domain is None else left.isfinite()
+        differs = (arm.detach().to(left) != left).reshape(self.replicates, -1).any(-1)
+        return differs & known.reshape(self.replicates, -1).all(-1)
 
     def trace(self) -> dict[str, Tensor | float]:
         return self.policy.trace() | {"moves": self._moves}

@@ -2,6 +2,7 @@
 
 import copy
 import functools
+from itertools import pairwise
 
 import pytest
 import torch
@@ -264,6 +265,18 @@ def test_settings_by_name_move_in_their_own_units():
     assert changes < 9
 
 
+def test_moves_are_those_of_what_was_played_instead():
+    policy = ControlledPolicy(
+        CostlyMoves(recipes.gp_ts(4, torch.eye(4).double(), 1.0), move_price=0.1), 0, 0.5
+    )
+    arms = []
+    for step in range(30):
+        choice = policy.choose(float(step))
+        arms.append(int(choice.arm))
+        policy.learn(Observation(float(step), choice.arm, choice.arm.double(), choice.why))
+    assert float(policy.trace()["moves"]) == sum(a != b for a, b in pairwise(arms))
+
+
 @pytest.mark.parametrize("name", ["random", "pe_gp_ucb", "mle_gp_ucb", "safe_gp_ucb", "regret_balancing"])
 def test_a_price_is_refused_by_name_where_there_are_no_beliefs(name):
     policy, problem = all_recipes.build_over_points(name, 1, 40)
@@ -293,7 +306,7 @@ def test_what_does_not_fit_is_refused_by_name():
             build()
 
 
-@pytest.mark.parametrize("why", [{"move": "first"}, {"move": -1}, [3], {"moved": torch.ones(1)}])
+@pytest.mark.parametrize("why", [{"move": "first"}, {"move": -1}, [3], {"left": torch.ones(2)}])
 def test_a_number_of_a_move_that_is_none_is_refused_before_anything_is_learned(why):
     policy = CostlyMoves(recipes.ucb1(3), move_price=0.0)
     before = policy.state_dict()
