@@ -200,6 +200,19 @@ def test_what_it_takes_is_a_copy_and_what_it_saves_is_all_of_it(fitted):
     assert_same(model, model.to_botorch(), A, float(model.kernel.scale))
 
 
+@pytest.mark.parametrize("name", ["standardised and normalised", "warped", "rounded"])
+def test_bounds_of_the_inputs_stay_where_later_observations_lie_outside(name, fitted):
+    gp, A = fitted[name], points(10, 2, 1)
+    gp.posterior(A)
+    conditioned = gp.condition_on_observations(points(1, 3) + RANGE, outcomes(points(1, 3), 4))
+    kept = copy.deepcopy(conditioned.state_dict())
+    model = OnlineGP.from_botorch(conditioned)
+    assert all(torch.equal(v, conditioned.state_dict()[k]) for k, v in kept.items())
+    assert_same(model, conditioned, A, unit_of(gp))
+    model.observe(points(1, 5) - RANGE, outcomes(points(1, 5), 6))
+    assert_same(OnlineGP.from_botorch(model.to_botorch()), model, A, unit_of(gp))
+
+
 def test_what_is_pending_moves_no_unit(fitted):
     model, A = OnlineGP.from_botorch(fitted["standardised and normalised"], running=True), points(10, 2, 1)
     before, scale = model.posterior(A), model.kernel.scale.clone()

@@ -135,6 +135,8 @@ def parts_of(fitted: SingleTaskGP, running: bool) -> tuple[dict[str, Any], Tenso
     training, cache = fitted.training, fitted.prediction_strategy
     fitted.train()  # in this mode ``train_inputs`` are not transformed
     X, Y = fitted.train_inputs[0].detach(), fitted.train_targets.detach().unsqueeze(-1)
+    if inward is not None:
+        inward.eval()  # while it trains, a chain of transforms would learn bounds again from these inputs
     fitted.train(training)
     fitted.prediction_strategy = cache
     if outward is not None:
