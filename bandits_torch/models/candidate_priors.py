@@ -206,19 +206,16 @@ def online_gp_over_priors(
         name, rate, mean = f"priors[{p}]", prior.forgetting_rate, prior.mean
         expected = "a kernel over points, not a matrix"
         validation.instance(f"{name}.kernel", prior.kernel, Kernel, expected)
-        once = not (rate and isinstance(prior.kernel, SpatioTemporalKernel))
+        once = not (rate and has_time(prior.kernel))
         validation.require(once, f"{name}.forgetting_rate", rate, "0 for a kernel over time")
         kernel = copy.deepcopy(prior.kernel)
         kernels.append(_forgetting(kernel, rate) if rate else kernel)
         number = not isinstance(mean, Tensor) or mean.dim() == 0
         validation.require(number, f"{name}.mean", mean, "a number")
         means.append(validation.rewards(f"{name}.mean", validation.numbers(f"{name}.mean", mean, like)))
-    over_time = any(isinstance(kernel, SpatioTemporalKernel) for kernel in kernels)
+    over_time = any(map(has_time, kernels))
     if over_time:
-        kernels = [
-            kernel if isinstance(kernel, SpatioTemporalKernel) else _forgetting(kernel, ALMOST_STATIC)
-            for kernel in kernels
-        ]
+        kernels = [kernel if has_time(kernel) else _forgetting(kernel, ALMOST_STATIC) for kernel in kernels]
     if learn:
         ranges = domain.bounds[1] - domain.bounds[0]
         kernels = [learnable(kernel, domain.dim, replicates, anisotropy, ranges) for kernel in kernels]
@@ -237,6 +234,11 @@ def online_gp_over_priors(
         dtype=like.dtype,
         device=like.device,
     )
+
+
+def has_time(kernel: Kernel) -> bool:
+    """Whether it is a ``SpatioTemporalKernel``, or contains one."""
+    return any(isinstance(part, SpatioTemporalKernel) for part in kernel.modules())
 
 
 def _forgetting(kernel: Kernel, rate: float) -> Kernel:

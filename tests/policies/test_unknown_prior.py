@@ -1,13 +1,16 @@
 """Policies for an unknown prior equal a run that refits every prior at every step, and refuse what makes no sense."""
 
+import copy
 import math
 
 import pytest
 import torch
 from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 
+from bandits_torch import Domain
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.models import ArmGP, CandidatePrior, arm_gp_over_priors
+from bandits_torch.models.candidate_priors import online_gp_over_priors
 from bandits_torch.policies import BayesianPriorPolicy, LikeliestPriorPolicy, Observation, PriorElimination
 from bandits_torch.theory import ConstantWidth, PriorEliminationFiniteWidth, elimination_xi
 from tests.reference.dense_priors import DensePrior, DenseRun
@@ -201,3 +204,18 @@ def test_noise_variances_of_replicates_and_priors_combine() -> None:
     torch.testing.assert_close(
         noise, torch.tensor([[0.1, 0.7], [0.2, 0.7], [0.3, 0.7]]).double(), rtol=1e-6, atol=0
     )
+
+
+@pytest.mark.parametrize("form", ["scaled", "sum"])
+def test_a_prior_over_points_that_contains_a_time_kernel_has_time_as_its_last_input(form) -> None:
+    static = kernel("se", 0.4)
+    in_time = SpatioTemporalKernel(static, ExponentialForgettingKernel(0.3))
+    moving = ScaleKernel(in_time).double() if form == "scaled" else in_time + copy.deepcopy(in_time)
+    square = Domain(torch.tensor([[0.0, 0.0], [1.0, 1.0]], dtype=torch.float64))
+    model = online_gp_over_priors(square, [CandidatePrior(moving), CandidatePrior(static)], 0.1)
+    assert model.input_dim == 3
+    X = torch.tensor([[0.2, 0.3, 0.0], [0.7, 0.1, 5.0]], dtype=torch.float64)
+    expected = torch.stack([moving(X).to_dense(), static(X[:, :2]).to_dense()])
+    torch.testing.assert_close(model.posterior(X).distribution.covariance_matrix[0], expected)
+    with pytest.raises(ValueError, match="forgetting_rate must be 0 for a kernel over time"):
+        online_gp_over_priors(square, [CandidatePrior(moving, forgetting_rate=0.1)], 0.1)
