@@ -29,6 +29,7 @@ from bandits_torch.kernels import (
 )
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.inputs import features_of
+from bandits_torch.models.candidate_priors import has_time
 from bandits_torch.models.hyperparameters import ANISOTROPY, learnable
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.models.points.online_gp import OnlineGP
@@ -68,7 +69,6 @@ def model_over(setup: Setup) -> ArmGP | OnlineGP:
         return ArmGP(**over_arms(setup) | {"kernel": kernel, "form": setup.form})
     of_points = isinstance(kernel, Kernel) and not isinstance(kernel, ArmCovarianceKernel)
     validation.require(of_points, "kernel", kernel, "a kernel over points, for a Domain")
-    has_time = any(isinstance(part, SpatioTemporalKernel) for part in cast(Kernel, kernel).modules())
     mean = ConstantMean(batch_shape=torch.Size([replicates])).double()
     mean.constant.data.fill_(one_prior_mean(setup))
     noise = validation.numbers("noise_variance", setup.noise_variance, choices.bounds)
@@ -76,7 +76,7 @@ def model_over(setup: Setup) -> ArmGP | OnlineGP:
         cast(Kernel, kernel),
         noise.expand(replicates) if setup.learn_hyperparameters else noise,
         prior_mean=mean.requires_grad_(False),
-        input_dim=choices.dim + has_time,
+        input_dim=choices.dim + has_time(cast(Kernel, kernel)),
         batch_shape=(replicates,),
         dtype=choices.bounds.dtype,
         device=choices.bounds.device,
@@ -284,9 +284,16 @@ def as_width(width: float | Width | None) -> Width | None:
 
 
 def drifting(setup: Setup, time_kernel: Kernel) -> Setup:
-    """The setup with its kernel times ``time_kernel``."""
+    """The setup with its kernel times ``time_kernel``. Raises ValueError if the kernel has a time part already."""
     kernel = ArmCovarianceKernel(setup.kernel) if isinstance(setup.kernel, Tensor) else setup.kernel
-    return replace(setup, kernel=SpatioTemporalKernel(cast(Kernel, kernel), time_kernel))
+    return replace(setup, kernel=SpatioTemporalKernel(_without_time(cast(Kernel, kernel)), time_kernel))
+
+
+def _without_time(kernel: Kernel) -> Kernel:
+    """The kernel. Raises ValueError if it has a time part, which would take the last feature for the time."""
+    timed = isinstance(kernel, Kernel) and has_time(kernel)
+    validation.require(not timed, "kernel", kernel, "a kernel without a time part")
+    return kernel
 
 
 def exponential_forgetting(forgetting_rate: float) -> ExponentialForgettingKernel:
@@ -300,11 +307,13 @@ def in_float64(name: str, value: float) -> Tensor:
 
 
 def kernel_over_arms(setup: Setup, arms: Tensor) -> tuple[Kernel, Tensor]:
-    """The kernel over arms, and its inputs: the ``arms``, or their indices if it is a covariance matrix."""
+    """The kernel over arms, and its inputs: the ``arms``, or their indices if it is a covariance matrix. Raises
+    ValueError for a kernel with a time part."""
     kernel = setup.kernel
     if isinstance(kernel, Tensor):
         kernel = ArmCovarianceKernel(kernel)
     validation.instance("kernel", kernel, Kernel, "a kernel over arms, or their covariance matrix")
+    _without_time(cast(Kernel, kernel))
     if isinstance(kernel, ArmCovarianceKernel):
         count = kernel.num_arms
         validation.require(count == len(arms), "kernel", kernel, f"a covariance of {len(arms)} arms")

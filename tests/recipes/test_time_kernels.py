@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from gpytorch.kernels import MaternKernel, PeriodicKernel, RBFKernel
+from gpytorch.kernels import MaternKernel, PeriodicKernel, RBFKernel, ScaleKernel
 
 from bandits_torch import AskTell, recipes
 from bandits_torch.kernels import (
@@ -150,3 +150,12 @@ def test_kernels_joined_by_a_plus_share_the_variance():
     parts = [as_time_kernel(name)(t).to_dense() for name in ("quasi-periodic:24", "exponential:0.1")]
     torch.testing.assert_close(both(t).to_dense(), (parts[0] + parts[1]) / 2)
     recipes.tv_gp_ucb(N, K, NOISE, time_kernel="quasi-periodic:24+exponential:0.1").choose(1.0)
+
+
+@pytest.mark.parametrize("name", ["tv_gp_ucb", "ui_gp_ucb", "cgp_ucb", "tv_cgp_ucb"])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_a_kernel_that_has_a_time_part_is_refused_where_the_last_feature_would_be_its_time(name, scaled):
+    kernel = SpatioTemporalKernel(RBFKernel(), ExponentialForgettingKernel(0.1))
+    features = torch.rand(5, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    with pytest.raises(ValueError, match="kernel must be a kernel without a time part"):
+        getattr(recipes, name)(features, ScaleKernel(kernel) if scaled else kernel, NOISE)
