@@ -93,8 +93,7 @@ class RewardRange(Described, HasState):
         the first five if the fifth puts one of them in doubt."""
         reward = observation.reward.to(self.low)
         if len(self._first) == FIRST:
-            outside = torch.maximum(reward - self.high, self.low - reward)
-            if not bool(self._far(outside, self.high - self.low, self._widths()).any()):  # as is usual
+            if self._is_near(reward):
                 self.extend(reward, reward)
                 return [(observation, None)]
             believed = self.believe(reward, observation.arm)
@@ -107,6 +106,11 @@ class RewardRange(Described, HasState):
         if bool(believed.all()):
             return [(observation, None)]
         return list(zip(starmap(Observation, self._first), believed.unbind(-1), strict=True))
+
+    def _is_near(self, reward: Tensor) -> bool:
+        """Whether no reward is far outside, as is usual."""
+        outside = torch.maximum(reward - self.high, self.low - reward)
+        return not bool(self._far(outside, self.high - self.low, self._widths()).any())
 
     def extend(self, least: Tensor, most: Tensor, count: int = 1) -> None:
         """Believe ``count`` rewards from ``least`` to ``most`` (S,), none of which is far outside."""

@@ -276,7 +276,7 @@ def test_what_is_left_out_where_nothing_is_in_doubt_would_change_no_bit(monkeypa
     short, long = (recipes.build("auto", problem, **options) for _ in range(2))
     monkeypatch.setattr(long.frame, "holds", lambda reward: False)
     monkeypatch.setattr(long.scale, "look", lambda: None)
-    monkeypatch.setattr(long.range, "_take_near", lambda reward: False)
+    monkeypatch.setattr(long.range, "_is_near", lambda reward: False)
     tau = long.looks.tau
     monkeypatch.setattr(long.looks, "tau", lambda count: torch.tensor(tau(count)).double())
     noise = torch.randn(60, S, generator=torch.Generator().manual_seed(0)).double()
