@@ -107,8 +107,8 @@ CASES = [(name, option) for name in recipes.RECIPES for option in recipes.option
 UNDER_CONTEXTS = ("cgp_ucb", "tv_cgp_ucb")
 OF_CONTEXTS = ("context_dim", "context_kernel", "contexts")
 _PROBLEMS = {}
-# Options that no file tells of. Memory that is given is not planned; OPKB's features are the kernel's alone; both horizons
-# make as many candidate length-scales.
+# Options that no file tells of. Memory that is given is not planned; OPKB's features are the kernel's alone; both
+# horizons make as many candidate length-scales.
 PLANNED = {"discounted_ucb", "sliding_window_ucb", "discounted_ts"}
 WITHOUT_EFFECT = {
     "seed": {"pe_gp_ucb"},
