@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import math
 import statistics
-from functools import cached_property
 from typing import Any, cast
 
 import torch
@@ -51,19 +50,27 @@ class RewardFrame(Described, HasState):
         self._like = like.new_empty(0)
         self._begin()
 
-    @cached_property
+    @property
     def offset(self) -> Tensor:
         """o, (S, 1); 0 before the first reward."""
-        return self.origin.nan_to_num().unsqueeze(-1)
+        if self._offset is None:
+            self._offset = self.origin.nan_to_num().unsqueeze(-1)
+        return self._offset
 
-    @cached_property
+    @property
     def factor(self) -> Tensor:
         """u, (S, 1); 1 before the first difference."""
-        return self.unit.nan_to_num(nan=1.0).unsqueeze(-1)
+        if self._factor is None:
+            self._factor = self.unit.nan_to_num(nan=1.0).unsqueeze(-1)
+        return self._factor
+
+    # The lock of ``functools.cached_property`` in Python 3.11 cannot be compiled by PyTorch.
+    _offset: Tensor | None = None
+    _factor: Tensor | None = None
 
     def state_changed(self) -> None:
-        for cached in ("offset", "factor"):
-            vars(self).pop(cached, None)
+        """Clear the cache of ``offset`` and ``factor``."""
+        self._offset = self._factor = None
 
     def holds(self, reward: Tensor) -> bool:
         """Whether ``meet`` would change nothing for these rewards (..., S), in any replicate. Waits for a GPU."""
