@@ -94,10 +94,9 @@ class UpperConfidenceBound(AcquisitionFunction):
             posterior = self._hallucinated.posterior(X, posterior_transform=self.posterior_transform)
         return self.of(mean, posterior.variance.squeeze((-2, -1)), self.width)
 
-    @property
-    def is_of_marginals(self) -> bool:
-        """Whether it equals ``of`` the model's own posterior marginals: no transform and no pending points."""
-        return self.posterior_transform is None and self._hallucinated is None
+    def is_of_marginals(self, model: Model) -> bool:
+        """Whether it equals ``of`` the marginals of this model: no other model, no transform and no pending points."""
+        return self.model is model and self.posterior_transform is None and self._hallucinated is None
 
     @staticmethod
     def of(mean: Tensor, variance: Tensor, width: Tensor) -> Tensor:

@@ -1,5 +1,7 @@
 """UpperConfidenceBound and q-UCB with our widths beside BoTorch's, each replicate's own width, and pending points."""
 
+import copy
+
 import pytest
 import torch
 from botorch import acquisition as plain
@@ -149,7 +151,7 @@ def test_the_index_of_one_point_says_which_acquisition_takes_two():
 
 
 @pytest.mark.parametrize("drifts", [False, True])
-@pytest.mark.parametrize("told", ["alone", "pending", "least first"])
+@pytest.mark.parametrize("told", ["alone", "pending", "least first", "another model"])
 def test_policies_score_all_arms_as_a_call_with_their_inputs_does(drifts, told):
     covariance = smooth(N)
     if drifts:
@@ -162,6 +164,9 @@ def test_policies_score_all_arms_as_a_call_with_their_inputs_does(drifts, told):
     bound = UpperConfidenceBound(model, torch.tensor([0.5, 1.0, 2.0], **F64))
     if told == "pending":
         bound.set_X_pending(model.candidates(6.0)[4])
+    if told == "another model":
+        bound = UpperConfidenceBound(copy.deepcopy(model), 1.0)
+        bound.model.observe_arms(torch.tensor([4, 4, 4]), 5 * torch.ones(3).double(), 5.0)
     if told == "least first":
         bound.posterior_transform = ScalarizedPosteriorTransform(torch.tensor([-1.0], **F64))
     mask = torch.rand(3, N) < 0.6
