@@ -48,7 +48,7 @@ class OverPriors(AcquisitionFunction, ABC):
 
     @property
     def num_priors(self) -> int:
-        """P."""
+        """P, the number of candidate priors."""
         return self.model.batch_shape[-1]
 
     @abstractmethod

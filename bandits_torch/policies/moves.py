@@ -184,8 +184,7 @@ class CostlyMoves(WrappingPolicy):
         """The number of the latest choice, its setting, and the number of moves, after this choice. Without a ``why``
         it is taken for the latest. Raises ValueError for a ``why`` of another kind."""
         number = natural_in(one, "move", self._number)
-        left = validation.tensor("why['left']", one.why.get("left", self._last))
-        validation.shape_is("why['left']", left, left.shape == self._last.shape, f"{tuple(self._last.shape)}")
+        left = validation.of_shape("why['left']", one.why.get("left", self._last), tuple(self._last.shape))
         known = "left" in one.why or number >= self._number
         moved = self._differs(one.arm, left) & known
         moves = self._moves + moved.to(self._moves.device)

@@ -444,6 +444,20 @@ def test_the_same_rows_counted_from_a_start_are_not_refused(start):
     assert model.log_likelihood.isfinite()
 
 
+def blocks_that_fail(monkeypatch):
+    """From now on several rows cannot be learned as one block. Returns the list of the blocks that are tried."""
+    learned, blocks = online_gp.new_rows, []
+
+    def new_rows(prior, data, X, *more):
+        if X.shape[-2] > 1:
+            blocks.append(X)
+            raise torch.linalg.LinAlgError("as LAPACK finds")
+        return learned(prior, data, X, *more)
+
+    monkeypatch.setattr(online_gp, "new_rows", new_rows)
+    return blocks
+
+
 def test_rows_that_are_no_positive_definite_matrix_together_are_learned_one_after_the_other(monkeypatch):
     """As it happens where little more than the noise is left of K + lambda I."""
     X, Y = rows(1.7e9), 0.01 * rewards(0)
@@ -451,15 +465,7 @@ def test_rows_that_are_no_positive_definite_matrix_together_are_learned_one_afte
     one.observe(X, Y)
     for k in range(5):
         other.observe(X[k : k + 1], Y[k : k + 1])
-    failing, blocks = online_gp.new_rows, []
-
-    def new_rows(prior, data, X, *more):
-        if X.shape[-2] > 1:
-            blocks.append(X)
-            raise torch.linalg.LinAlgError("as LAPACK finds")
-        return failing(prior, data, X, *more)
-
-    monkeypatch.setattr(online_gp, "new_rows", new_rows)
+    blocks = blocks_that_fail(monkeypatch)
     third = OnlineGP(over_time(), 1e-4, input_dim=2)
     third.observe(X, Y)
     fourth = OnlineGP(over_time(), 1e-4, input_dim=2).condition_on_observations(X, Y)
@@ -478,16 +484,7 @@ def test_rows_that_cannot_be_factored_anew_are_learned_again(monkeypatch):
         where = torch.tensor([True, k != 2])
         model.observe(rows(1.7e9 + k), 0.01 * rewards(k), where)
     before = model.posterior(rows(1.7e9 + 6).unsqueeze(-2).unsqueeze(-3)).mean, model.log_likelihood
-
-    learned, blocks = online_gp.new_rows, []
-
-    def new_rows(prior, data, X, *more):
-        if X.shape[-2] > 1:
-            blocks.append(X)
-            raise torch.linalg.LinAlgError("as LAPACK finds")
-        return learned(prior, data, X, *more)
-
-    monkeypatch.setattr(online_gp, "new_rows", new_rows)
+    blocks = blocks_that_fail(monkeypatch)
     model.rebuild()
     assert len(blocks) == 1
     assert model.num_observations.tolist() == [30, 25]

@@ -70,14 +70,20 @@ class FactorForm(Form):
     do not change, so P needs no update when time passes, and removal is exact under drift too.
 
     Numerics: every observation shrinks P, rows of new points are products, not differences, and z for a new point takes
-    one step of iterative refinement: (k - P D^{-1} k) / D alone would lose digits by a factor of k / lambda. ``mend``
-    detects and repairs rounding errors. In float32 P would lose all its digits after some thousand pulls of few arms,
-    so everything here, including G, is float64, whatever the dtype of the model.
+    one step of iterative refinement: (k - P D^{-1} k) / D alone would lose digits by a factor of k / lambda.
+
+    Advantages over storing the rows W = L^{-1} K(X_t, arms): G is stored once per distinct arm for all replicates,
+    repeated pulls add no row, and an observation is removed without Givens rotations through W.
+
+    Rounding, measured after 20 000 steps in float64: 2e-11 at lambda = 1e-4 of the prior variance, 7e-6 at 1e-6 (the
+    covariance form: 1e-11), unless ``mend`` detects and repairs it. In float32 P would lose all its digits after some
+    thousand pulls of few arms, so everything here, including G, is float64, whatever the dtype of the model.
 
     Cost of a step: u N numbers of G are read (once for all replicates); for each member n^2 numbers are read three
     times and written once. Memory O(q u N + b n^2). Under a fading time kernel, points whose correlation with the
-    present is below 1e-12 are dropped, so n stops growing, unless ``keeps_faint_points``: an observation can only be
-    removed from the gain while its point exists.
+    present is below 1e-12 are dropped, so n stops growing at about 55 / forgetting_rate if pulls are one unit of time
+    apart. With ``keeps_faint_points``, for models that forget, no point is dropped: an observation can only be removed
+    from the gain while its point exists.
 
     If the prior variance is large compared with the noise, a subtraction from it loses digits. Under drift a new row of
     P is then computed from the latest point l of the same arm i, at time s. There f(i, now) = a f(i, s) + g with
