@@ -181,8 +181,8 @@ class ModelArms(ArmsWithModel):
     def _values(self, acquisition: AcquisitionFunction, time: float) -> Tensor:
         """Upper confidence bounds come from the marginals, without inputs and a posterior over them."""
         if type(acquisition) is UpperConfidenceBound and acquisition.is_of_marginals(self.model):
-            if self.model.drifts:
-                validation.finite_number("time", time)  # None would mean now
+            given = time is not None or not self.model.drifts  # to ``marginals`` None would mean now
+            validation.require(given, "time", time, "a number: the kernel has a time part")
             return acquisition.of(*self.model.marginals(time), acquisition.width.unsqueeze(-1)).movedim(-1, 0)
         return super()._values(acquisition, time)
 
