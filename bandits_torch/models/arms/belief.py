@@ -13,8 +13,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.models.arms.covariance_form import CovarianceForm
-from bandits_torch.models.arms.factor_form import FactorForm
-from bandits_torch.models.arms.inputs import SMALLEST_SPREAD
+from bandits_torch.models.arms.factor_form import SMALLEST_OF_GROWING, FactorForm
 from bandits_torch.models.arms.observation_buffer import ObservationBuffer
 from bandits_torch.models.arms.prior import ArmPrior, StateSpacePrior
 from bandits_torch.models.arms.state_space import StateSpaceForm
@@ -24,7 +23,6 @@ _FIRST_PAUSE = 64  # observations before the first check of rounding errors
 _LARGEST = 2 * 2**30  # largest size in bytes of the covariance matrices that ``form="auto"`` takes
 LAUNCHES = 1_000_000  # F in ``covariance_pays``
 FORMS: dict[str, Any] = {"covariance": CovarianceForm, "factor": FactorForm, "state-space": StateSpaceForm}
-_SMALLEST_SPREAD = SMALLEST_SPREAD[torch.float64]  # the factor form computes in float64
 
 
 def covariance_pays(prior_mean: Tensor, drifts: bool, room: int, rows: int) -> bool:
@@ -123,10 +121,10 @@ class ArmBelief(PlainState):
             prior = self.form.prior_variance.amax(-1, keepdim=True) * self.form.prior.present(time)
             ratio = float((self.noise_variance / prior).min())
             expected = (
-                f"a time at which noise_variance is at least {_SMALLEST_SPREAD:g} of the prior variance (it is "
+                f"a time at which noise_variance is at least {SMALLEST_OF_GROWING:g} of the prior variance (it is "
                 f"{ratio:.1e}): give the time kernel a start near the first observation, or use form='covariance'"
             )
-            validation.require(ratio >= _SMALLEST_SPREAD, "time", time, expected)
+            validation.require(ratio >= SMALLEST_OF_GROWING, "time", time, expected)
 
     def learn(
         self,

@@ -24,6 +24,7 @@ from bandits_torch.models.online_model import empty, held_elsewhere
 
 _NEGLIGIBLE = 1e-12  # points whose correlation with the present is smaller are dropped
 _DEEP = 1e4  # largest prior variance, in units of the noise, from which a subtraction loses few digits
+SMALLEST_OF_GROWING = 1e-8  # smallest noise variance, relative to a prior variance that grows with time
 ROOM = 32  # first capacity, in points and in rows of G
 _FEW = 64  # rows of G that may always be spare
 _PRIORS: WeakValueDictionary[int, ArmPrior] = WeakValueDictionary()
@@ -90,11 +91,10 @@ class FactorForm(Form):
     Var g = c K_ii, and g is independent of everything up to s. Only points after s have information about g, through
     covariances k_g of the size of c. So
 
-        P_i = a P_l + D z_g,   z_g = (K_points + D)^{-1} k_g,   P_ii = a^2 P_ll + 2 a (D z_g)_l + c K_ii - k_g^T z_g,
+        P_i = a P_l + D z_g,   z_g = (K_points + D)^{-1} k_g,   P_ii = a^2 P_ll + 2 a (D z_g)_l + c K_ii - k_g^T z_g.
 
-    and the covariance of f(i, now) with any point of row r and z = r / D is a r_l + k_g(its time) - k_g^T z. The prior
-    variance at s, which under a Wiener process grows with time, does not appear. Otherwise rows and columns come from
-    the prior, which saves O(u n) a step under a Wiener kernel.
+    The prior variance of a Wiener process grows with time. ``ArmGP`` refuses this form once the noise is below 1e-8 of
+    it, where small variances have relative errors of up to 1e-5.
 
     Attributes:
         point_arm, point_time, point_count, point_total: (b, capacity); a free point has count 0.
@@ -179,13 +179,7 @@ class FactorForm(Form):
         z = among_points * (self.point_count / self.noise_variance)
         column = own_row if self.prior.time_kernel is None else own_row * present
         column = self.rows.minus_through(column, self.point_arm, z * weight, self.blind)
-        wanders = deep if self._wanders else None
-        if wanders is not None:
-            time = torch.full_like(at, now, dtype=z.dtype)
-            column = self._column_since(column, among_points, z, own_row, time, now, wanders)
         variance = torch.where(is_known.unsqueeze(-1), own, column.gather(-1, at)).clamp_min(0.0)
-        if wanders is not None:
-            column = column.scatter(-1, at, torch.where(wanders, variance, column.gather(-1, at)))
         among_points = among_points.scatter(-1, at_point, variance)
         total = variance + self.noise_variance
         scale, left = total.rsqrt(), self.noise_variance / total
@@ -197,9 +191,6 @@ class FactorForm(Form):
         self.mean.addcmul_(unit, innovation)
         self.surprise.add_(innovation.squeeze(-1).square())
         self.variance.addcmul_(unit, unit, value=-1)
-        if wanders is not None:  # variance lambda / s: the same without a difference
-            exact = torch.where(wanders, variance * left, self.variance.gather(-1, at))
-            self.variance.scatter_(-1, at, exact)
         self.gain.add_(half_log1p(variance / self.noise_variance, where))
         unit = among_points * scale
         self.covariance.addcmul_(unit.unsqueeze(-1), unit.unsqueeze(-2), value=-1)
@@ -261,9 +252,6 @@ class FactorForm(Form):
         column = own_row * weight.gather(-1, at)
         z = among_points * (self.point_count / self.noise_variance)
         column = self.rows.minus_through(column, self.point_arm, z * weight, self.blind)
-        deep = self._deep(now) if self._wanders else None
-        if deep is not None:
-            column = self._column_since(column, among_points, z, own_row, time.unsqueeze(-1), now, deep)
         unit = column * scale
         innovation = (residual.unsqueeze(-1) - smoothed) * scale
         self.mean.addcmul_(unit, innovation, value=-1)
@@ -396,11 +384,6 @@ class FactorForm(Form):
         deep = self._depth * self.prior.present(now) > _DEEP
         return None if deep.is_cpu and not bool(deep.any()) else deep
 
-    @property
-    def _wanders(self) -> bool:
-        """Whether the prior variance grows with time."""
-        return self.prior.time_kernel is not None and not self.prior.time_kernel.is_stationary
-
     def _row_since(
         self,
         arm: Tensor,
@@ -423,9 +406,7 @@ class FactorForm(Form):
         to_now, _ = self.prior.transition(self.point_time, now)
         since = torch.where(held & (self.point_time > s), prior_to_points * news * to_now, 0.0)
         cross = torch.where(seen, since, cross)
-        # A residual of k_g has the rounding errors of the prior variance: if that grows, refinement would do harm.
-        refine = ~seen.unsqueeze(-1) if self._wanders else None
-        z = self._solve(cross.unsqueeze(-1), refine).squeeze(-1)
+        z = self._solve(cross.unsqueeze(-1)).squeeze(-1)
         between = self._spread() * z
         base = torch.where(seen, kept * self.covariance[self._member, latest], 0.0)
         at = latest.unsqueeze(-1)
@@ -433,45 +414,16 @@ class FactorForm(Form):
         row = (base + between) * held
         return row.scatter(-1, at_point, variance - (cross * z).sum(-1, keepdim=True)), seen.squeeze(-1)
 
-    def _column_since(
-        self, column: Tensor, row: Tensor, z: Tensor, own_row: Tensor, time: Tensor, now: float, deep: Tensor
-    ) -> Tensor:
-        """``column``, the present covariances (b, N) of all arms with a point at ``time`` (b, 1). In ``deep`` members,
-        covariances of arms with points are computed from their latest point l as a r_l + k_g - k_g^T z, with ``row`` r
-        and ``z`` of the point at ``time``. O(u n)."""
-        held = (self.point_count > 0) & deep
-        times = torch.where(held, self.point_time, -torch.inf)
-        last = torch.full_like(column, -torch.inf).scatter_reduce(-1, self.point_arm, times, "amax")
-        latest = held & (self.point_time == last.gather(-1, self.point_arm))
-        u = max(1, int(latest.sum(-1).max())) if latest.is_cpu else self.size
-        at = torch.argsort(latest.to(torch.uint8), dim=-1, descending=True, stable=True)[:, :u]
-        arm, s, latest = self.point_arm.gather(-1, at), self.point_time.gather(-1, at), latest.gather(-1, at)
-        ends = torch.cat([self.point_time, time], -1)  # times of k_g: the points, and the point of the column
-        pairs = (value.flatten(-2) for value in torch.broadcast_tensors(s.unsqueeze(-1), ends.unsqueeze(-2)))
-        news = self.prior.transition(*pairs)[1].unflatten(-1, (u, -1))
-        news = news * self.prior.transition(ends, now)[0].unsqueeze(-2)
-        K = self.rows.between(arm, self.point_arm.unsqueeze(0), self._member)[0]
-        K = torch.cat([K, own_row.gather(-1, arm).unsqueeze(-1)], -1)
-        k_g = torch.where(ends.unsqueeze(-2) > s.unsqueeze(-1), K * news, 0.0)
-        value = self.prior.transition(s, now)[0] * row.gather(-1, at) + k_g[..., -1]
-        value = value - (k_g[..., :-1] @ (z * held).unsqueeze(-1)).squeeze(-1)
-        return column.scatter_add(-1, arm, torch.where(latest, value - column.gather(-1, arm), 0.0))
-
     def _spread(self) -> Tensor:
         """D = lambda / count, (b, n)."""
         return self.noise_variance / self.point_count.clamp_min(1.0)
 
-    def _solve(self, cross: Tensor, refine: Tensor | None = None) -> Tensor:
-        """(K_points + D)^{-1} cross, for cross (..., b, n, k) that is 0 at free points; with one step of refinement in
-        the members with ``refine`` (b, 1, 1) True (None: in all)."""
+    def _solve(self, cross: Tensor) -> Tensor:
+        """(K_points + D)^{-1} cross, for cross (..., b, n, k) that is 0 at free points; with one step of refinement."""
         precision = (self.point_count / self.noise_variance).unsqueeze(-1)
-        spread = self._spread().unsqueeze(-1)
         z = (cross - self.covariance @ (cross * precision)) * precision
-        if refine is not None and refine.is_cpu and not bool(refine.any()):
-            return z
-        residual = cross - self.prior_covariance @ z - spread * z
-        finer = z + (residual - self.covariance @ (residual * precision)) * precision
-        return finer if refine is None else torch.where(refine, finer, z)
+        residual = cross - self.prior_covariance @ z - self._spread().unsqueeze(-1) * z
+        return z + (residual - self.covariance @ (residual * precision)) * precision
 
     # -- rounding errors -------------------------------------------------------------------------------
 

@@ -17,8 +17,8 @@ from bandits_torch.kernels import ArmCovarianceKernel
 # Smallest noise variance lambda, relative to the prior variance k. K + lambda I is exact to eps k, and its inverse to
 # eps k / lambda: a ratio of 1e-16 (float32: 1e-7) leaves no digit, and repeated pulls of an arm cost more of them.
 SMALLEST_RATIO = {torch.float64: 1e-10, torch.float32: 1e-5}
-# The same for a prior variance that grows with time or place. Below this ratio K + lambda I is K up to rounding, and
-# repeated pulls make it singular.
+# The same for a prior variance that grows with time or place, in ``OnlineGP``. Below this ratio K + lambda I is K up to
+# rounding, and repeated pulls make it singular.
 SMALLEST_SPREAD = {torch.float64: 1e-15, torch.float32: 5e-7}
 
 
