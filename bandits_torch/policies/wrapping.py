@@ -14,9 +14,17 @@ from bandits_torch.policies.choices import Arms
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy, natural_in
 
 
-def _of_inner(name: str) -> Any:
-    """The attribute of this name of the inner policy, as a property."""
-    return property(lambda self: getattr(self.policy, name))
+class _OfInner:
+    """The attribute of the same name of the inner policy."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, around: Any, owner: type) -> Any:
+        return self if around is None else getattr(around.policy, self._name)
+
+
+_of_inner: Any = _OfInner
 
 
 class WrappingPolicy(Policy):
@@ -26,28 +34,25 @@ class WrappingPolicy(Policy):
     _parts: ClassVar[tuple[str, ...]] = ("policy",)
     _expects: ClassVar[tuple[str, ...] | None] = ("policy",)
     policy: Policy
-    innermost = _of_inner("innermost")
-    takes_contexts = _of_inner("takes_contexts")
-    needs_unit = _of_inner("needs_unit")
-    restarts_with_arms = _of_inner("restarts_with_arms")
-    knows_past = _of_inner("knows_past")
-    choose = _of_inner("choose")
-    numbers_per_step = _of_inner("numbers_per_step")
-    expect = _of_inner("expect")
-    dropped = _of_inner("dropped")
-    changes_found = _of_inner("changes_found")
-    mean_rewards = _of_inner("mean_rewards")
-    trace = _of_inner("trace")
+    innermost = _of_inner()
+    takes_contexts = _of_inner()
+    needs_unit = _of_inner()
+    restarts_with_arms = _of_inner()
+    knows_past = _of_inner()
+    choose = _of_inner()
+    numbers_per_step = _of_inner()
+    expect = _of_inner()
+    dropped = _of_inner()
+    changes_found = _of_inner()
+    mean_rewards = _of_inner()
+    trace = _of_inner()
+    marginals = _of_inner()
 
     def _around(self, policy: Policy) -> None:
         validation.instance("policy", policy, Policy, "a Policy")
         self.policy = policy
         self.replicates, self.num_arms, self.dim = policy.replicates, policy.num_arms, policy.dim
         self.outcome_names = policy.outcome_names
-
-    def marginals(self, time: float, points: Any = None) -> tuple[Tensor, Tensor]:
-        """Posterior mean and variance of the inner policy, if it has ``marginals``: (S, N) each."""
-        return self.policy.marginals(time, points)  # type: ignore[attr-defined]
 
 
 class SomeArms(WrappingPolicy):

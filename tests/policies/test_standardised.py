@@ -120,6 +120,11 @@ class Stubborn(WrappingPolicy):
         self.policy.learn(observation)
 
 
+@pytest.mark.parametrize(("build", "has"), [(recipes.ucb1, False), (recipes.auto, True)])
+def test_a_policy_around_another_has_marginals_if_that_one_has(build, has):
+    assert hasattr(Stubborn(build(3), 0), "marginals") is has
+
+
 @pytest.mark.parametrize("nth", range(1, 12))
 def test_a_tell_that_raises_changes_nothing(nth):
     """Rewards 1, 2, 4 and 8 change the unit, and with each of them all are learned again."""
