@@ -22,7 +22,6 @@ from bandits_torch.growth import Roster
 from bandits_torch.mixed_points import MixedSearch
 from bandits_torch.policies.counted import KINDS, LatentRewards
 from bandits_torch.policies.policy import Observation, Pending, Policy
-from bandits_torch.policies.safe import SafePointPolicy
 from bandits_torch.policies.wrapping import StandardisedPolicy
 from bandits_torch.problems.logs import Log
 from bandits_torch.threads import Turn, fitting
@@ -124,13 +123,7 @@ class AskTell(Watched, Described):
             validation.instance("settings", settings, Settings, "Settings")
             dim = settings.space.dim
             validation.require(policy.dim == dim, "settings", dim, f"of {policy.dim} columns, as the policy")
-            inside = policy.innermost
-            # A point may be safe although the rounded one is not.
-            if isinstance(inside, SafePointPolicy) and settings.space.discrete:
-                rounded_to = getattr(inside.search, "space", None)
-                same = rounded_to is not None and rounded_to.axes == settings.space.axes
-                expected = "a MixedSearch over settings.space, so that limits hold for rounded settings"
-                validation.require(same, "search", type(inside.search).__name__, expected)
+            policy.check_rounding(settings.space.rounds_to)
         self.settings = settings
         self._rewards, self._standardise, self._origin = rewards, standardise, policy.origin
         self._take(self._wrapped(policy))

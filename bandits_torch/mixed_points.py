@@ -145,6 +145,11 @@ class Space:
         """Names of the discrete axes."""
         return [name for name, axis in self.axes.items() if axis.discrete]
 
+    @property
+    def rounds_to(self) -> dict[str, Axis] | None:
+        """The axes to whose values points are rounded; None if none is discrete."""
+        return self.axes if self.discrete else None
+
     def domain(
         self,
         ranges: Mapping[str, tuple[float, float]] | None = None,
@@ -217,6 +222,11 @@ class MixedSearch(PointSearch):
 
     space: Space = field(default_factory=lambda: Space({"x": Axis()}))
 
+    @property
+    def rounds_to(self) -> dict[str, Axis] | None:
+        """See ``Space``."""
+        return self.space.rounds_to
+
     def values(self, X: Tensor) -> Tensor:
         """See ``Space.snap``."""
         return self.space.snap(X)
@@ -281,9 +291,10 @@ def policy_over(
         initial: number of Sobol points played first; None: 2 (d + 1).
         standardise: whether the policy learns standardised rewards (``StandardisedPolicy``).
 
-    Raises ValueError if ``build`` does not return a ``Policy``.
+    Raises ValueError if ``build`` does not return a ``Policy``, or one whose points must not be rounded.
     """
     initial = 2 * (space.dim + 1) if initial is None else initial
     policy = build(space.domain(), search=MixedSearch(initial=initial, space=space), seed=seed)
     validation.instance("policy", policy, Policy, "a function that returns a Policy")
+    policy.check_rounding(space.rounds_to)
     return StandardisedPolicy(policy) if standardise else policy

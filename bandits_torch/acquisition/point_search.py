@@ -56,6 +56,11 @@ class PointSearch:
         """The search of step 1, 2, ...; by default the same at every step."""
         return self
 
+    @property
+    def rounds_to(self) -> Any:
+        """Equal for searches with the same ``values``; None if every point may be played."""
+        return None
+
     def values(self, X: Tensor) -> Tensor:
         """The nearest points ``... x d`` that may be played; by default every point may."""
         return X

@@ -64,6 +64,7 @@ class ControlledPolicy(WrappingPolicy):
     _parts = ("policy", "_streams")
     _clocks = ("count",)
     needs_unit = "its lifts are in units of reward"
+    needs_choices = "its lifts need its draws to be played"
 
     count: int | Tensor  # rewards, (S,) once some replicates have restarted
     compared: Tensor  # (S, N), number of rewards that count, by the arm proposed
@@ -83,8 +84,9 @@ class ControlledPolicy(WrappingPolicy):
         first_replicate: int = 0,
     ) -> None:
         self._around(policy)
-        fits = policy.dim == 0 and hasattr(policy, "marginals") and not policy.takes_contexts
-        expected = "one over arms, with marginals, without contexts"
+        fits = policy.dim == 0 and hasattr(policy.innermost, "marginals")
+        fits = fits and not policy.takes_contexts and not policy.needs_choices
+        expected = "one over arms, with marginals, without contexts, that does not need its choices"
         validation.require(fits, "policy", type(policy).__name__, expected)
         inside = validation.natural("control", control) < policy.num_arms
         validation.require(inside, "control", control, f"an arm, 0 to {policy.num_arms - 1}")

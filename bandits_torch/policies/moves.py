@@ -12,7 +12,6 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.domain import Domain
-from bandits_torch.policies.control import ControlledPolicy
 from bandits_torch.policies.policy import Choice, Observation, Origin, Pending, Policy, natural_in
 from bandits_torch.policies.wrapping import WrappingPolicy
 
@@ -40,13 +39,13 @@ class CostlyMoves(WrappingPolicy):
 
     Args:
         policy: over arms, or over ``domain``. Limits suit every policy over a domain. A price needs beliefs
-            (``marginals``) in units of reward: an ``IndexPolicy`` without context, ``auto``, or one around them, but
-            not a ``ControlledPolicy``.
+            (``marginals``) in units of reward: an ``IndexPolicy`` without context, ``auto``, or one around them, that
+            does not need its own choices to be played (``needs_choices``).
         domain: of the policy; None over arms.
         max_move: a share of each range, above 0, a number or (d,); infinity: no limit.
         move_price: in units of reward, a number >= 0; over a domain also (d,), one for each coordinate.
         start_at: where the setting is before the first step: an arm, or a point (d,).
-        search: that of the policy, if not every point may be played (``MixedSearch``).
+        search: that of the policy, if not every point may be played (``MixedSearch``). None: the policy's ``search``.
 
     Cost: with a price, one prediction a step. ``trace`` adds ``moves``, their number so far.
 
@@ -71,8 +70,9 @@ class CostlyMoves(WrappingPolicy):
         self._around(policy)
         fits = domain is None if self.dim == 0 else isinstance(domain, Domain) and domain.dim == self.dim
         validation.require(fits, "domain", domain, "that of the policy, or None over arms")
-        self.domain, self.search = domain, PointSearch() if search is None else search
+        self.domain, self.search = domain, policy.search if search is None else search
         validation.instance("search", self.search, PointSearch, "a PointSearch")
+        policy.check_rounding(self.search.rounds_to)
         over_points = max_move is None or domain is not None
         expected = "None over arms, between which there is no distance"
         validation.require(over_points, "max_move", max_move, expected)
@@ -89,9 +89,8 @@ class CostlyMoves(WrappingPolicy):
             believes = hasattr(inside, "marginals") and not inside.takes_contexts
             expected = "0 for a policy without beliefs about each choice in units of reward, "
             validation.require(believes, "move_price", move_price, expected + type(inside).__name__)
-            drawn = isinstance(policy, ControlledPolicy)
-            expected = "0 around a ControlledPolicy, whose lifts need its draws to be played"
-            validation.require(not drawn, "move_price", move_price, expected)
+            why = policy.needs_choices
+            validation.require(not why, "move_price", move_price, f"0 around this policy: {why}")
         self.start_at, start = None, cast(Any, start_at)
         if start is not None and domain is None:
             among = validation.natural("start_at", start) < self.num_arms
@@ -113,6 +112,11 @@ class CostlyMoves(WrappingPolicy):
     def needs_unit(self) -> str:  # type: ignore[override]
         """The reason why the policy needs the unit of rewards: it has a price, or the inner policy has a reason."""
         return "it holds a price in units of reward" if self._priced else super().needs_unit
+
+    @property
+    def needs_choices(self) -> str:  # type: ignore[override]
+        """That moves are limited, or the reason of the inner policy."""
+        return super().needs_choices if self.max_move is None else "its moves are limited"
 
     # -- one step --------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.description import Described
 from bandits_torch.state import HasState
 
@@ -107,6 +108,8 @@ class Policy(Described, HasState, ABC):
         needs_unit: why it cannot learn its rewards again in another unit (``StandardisedPolicy``); empty if it can.
         restarts_with_arms: why it starts again when arms are added or retired (``AskTell.add_arms``); empty if it
             continues.
+        needs_choices: why what it chooses must be played as it is; empty if another arm or point may be played instead.
+        search: over a domain, what rounds the points of a policy that ``needs_choices``.
         origin: how a recipe made it; None for a policy built otherwise.
         takes_contexts: whether ``choose`` and ``marginals`` take a context.
         knows_past: whether its posterior is also right at times before the latest reward learned, because it holds all
@@ -119,6 +122,8 @@ class Policy(Described, HasState, ABC):
     outcome_names: tuple[str, ...] = ()
     needs_unit: str = ""
     restarts_with_arms: str = ""
+    needs_choices: str = ""
+    search: PointSearch = PointSearch()
     origin: Origin | None = None
     takes_contexts: bool = False
     knows_past: bool = False
@@ -194,6 +199,13 @@ class Policy(Described, HasState, ABC):
             right = bool((arm.isfinite() if self.dim else (arm >= 0) & (arm < self.num_arms)).all())
         expected = "finite points" if self.dim else f"int64 from 0 to {self.num_arms - 1}"
         validation.require(right, "pending.arm", arm, expected)
+
+    def check_rounding(self, to: Any) -> None:
+        """Raise ValueError if points are rounded ``to`` other values (``rounds_to``) than by the policy's own search,
+        and it needs its choices."""
+        fits = to is None or not self.needs_choices or self.search.rounds_to == to
+        expected = f"a MixedSearch over the values to which points are rounded: {self.needs_choices}"
+        validation.require(fits, "search", self.search, expected)
 
     @contextmanager
     def expecting(self, time: float) -> Iterator[Expect]:

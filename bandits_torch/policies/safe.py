@@ -77,6 +77,7 @@ class LimitedPolicy(Policy):
     A subclass calls ``_set_up`` and defines ``choose``. ``learn`` passes each model its measurements.
     """
 
+    needs_choices = "only what it chooses is within its limits"
     choices: ModelChoices
     model: OnlineModel
     trust: str

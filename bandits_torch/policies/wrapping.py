@@ -38,6 +38,8 @@ class WrappingPolicy(Policy):
     takes_contexts = _of_inner()
     needs_unit = _of_inner()
     restarts_with_arms = _of_inner()
+    needs_choices = _of_inner()
+    search = _of_inner()
     knows_past = _of_inner()
     choose = _of_inner()
     numbers_per_step = _of_inner()

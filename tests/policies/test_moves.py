@@ -9,8 +9,15 @@ import torch
 from gpytorch.kernels import RBFKernel
 
 from bandits_torch import AskTell, Domain, recipes
+from bandits_torch.border import Settings
 from bandits_torch.checkpoint import described
-from bandits_torch.policies import ControlledPolicy, CostlyMoves, Observation, StandardisedPolicy
+from bandits_torch.policies import (
+    CentredPolicy,
+    ControlledPolicy,
+    CostlyMoves,
+    Observation,
+    StandardisedPolicy,
+)
 from bandits_torch.recipes.registration import REGISTERED
 from bandits_torch.state import differing
 from bandits_torch.testing import RecipeLaws
@@ -286,14 +293,22 @@ def test_a_price_is_refused_by_name_where_there_are_no_beliefs(name):
 
 def test_what_does_not_fit_is_refused_by_name():
     arms, (policy, problem) = recipes.gp_ucb(3, torch.eye(3).double(), 0.1), limited("gp_ucb")
-    domain, inner = problem.domain, policy.policy
+    domain, inner, steps = problem.domain, policy.policy, Settings({"k": (1, 9, "integer")})
+    line = steps.space.domain()
+    stepping = CentredPolicy(CostlyMoves(recipes.gp_ucb(line, rbf(0.2), 0.1), line, max_move=0.1), 0.0)
     for build, message in (
         (lambda: CostlyMoves(arms, max_move=0.1), "max_move must be None over arms"),
         (lambda: CostlyMoves(arms, domain), "domain must be that of the policy"),
         (lambda: CostlyMoves(inner), "domain must be that of the policy"),
         (lambda: CostlyMoves(arms, move_price=1.0, start_at=3), "start_at must be an arm below 3"),
         (lambda: StandardisedPolicy(CostlyMoves(arms, move_price=1.0)), "holds a price in units of reward"),
-        (lambda: CostlyMoves(ControlledPolicy(arms, 0), move_price=1.0), "0 around a ControlledPolicy"),
+        (
+            lambda: CostlyMoves(CentredPolicy(ControlledPolicy(arms, 0), 1.0), move_price=1.0),
+            "need its draws",
+        ),
+        (lambda: ControlledPolicy(CentredPolicy(ControlledPolicy(arms, 0), 1.0), 1), "not need its choices"),
+        (lambda: ControlledPolicy(CentredPolicy(recipes.ucb1(3), 1.0), 1), "with marginals"),
+        (lambda: AskTell(stepping, settings=steps), "a MixedSearch over .*: its moves are limited"),
         (lambda: recipes.auto(4, max_move=0.1), "max_move must be None over arms"),
         (lambda: AskTell.auto({"m": ["a", "b"]}, max_move={"m": 1.0}), r"max_move\['m'\] must be none"),
         (lambda: AskTell.auto({"k": (1, 9, "integer")}, max_move={"k": 0.5}), "at least 1, a whole step"),
