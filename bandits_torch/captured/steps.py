@@ -113,6 +113,17 @@ def write_back(pairs: Iterable[tuple[Tensor, Tensor]]) -> None:
         torch._foreach_copy_(olds, news)
 
 
+class _NotStored(torch.nn.Module):
+    """In place of observations that are not stored yet: to read them raises NotCaptured."""
+
+    def __init__(self, reader: str) -> None:
+        super().__init__()
+        self._reader = reader
+
+    def __getattr__(self, name: str) -> Any:
+        raise refused(self._reader, "it reads the observations that the model holds")
+
+
 _RULES = (KeepEverything, SlidingWindow, PeriodicRestart, EventTriggeredRestart)
 _ACQUISITIONS = (UpperConfidenceBound, ThompsonSampling)
 _IMPROVEMENTS = (LogExpectedImprovement, LogProbabilityOfImprovement)
@@ -159,11 +170,9 @@ class IndexSteps(CapturedSteps):
         width, belief = self.policy.width, cast(Any, self.belief)
         if width is None:
             return
-        held, belief.observations = belief.observations, None
+        held, belief.observations = belief.observations, _NotStored(type(width).__name__)
         try:
             width.at(self.policy.clock + 1, self.model)
-        except AttributeError as error:
-            raise refused(type(width).__name__, "it reads the observations that the model holds") from error
         finally:
             belief.observations = held
 

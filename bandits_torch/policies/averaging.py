@@ -156,7 +156,6 @@ class ModelAveraging(Policy):
             forgetting_rate = getattr(model, "forgetting_rate", torch.zeros_like(ones))
         self.forgetting_rate = forgetting_rate.to(noise).expand(self.num_members)
         self.clock = TypicalClock(typical_gap)
-        self._cycles = isinstance(model, MembersOverArms) and model.has_cycles
         self.frame = RewardFrame(noise, self.replicates)
         self._framed = self.scale.learn_offset  # (P,)
         self._all_framed, self._some_framed = bool(self._framed.all()), bool(self._framed.any())
@@ -335,10 +334,7 @@ class ModelAveraging(Policy):
                 self.model.forget_level(jumped)
                 mean, variance = self.model.at(arm, time)
                 learned = seen - mean
-        if isinstance(self.model, MembersOverArms):
-            self.model.observe_residuals(arm, learned, variance, time, where)
-        else:
-            self.model.observe_arms(arm.unsqueeze(-1), mean + learned, time, where)
+        self.model.observe_residuals(arm, learned, (mean, variance), time, where)
         self.tried(arm, where)
         if holding:
             self._first.hold(arm, reward if believed is None else reward.where(believed, torch.nan), time)
@@ -430,7 +426,7 @@ class ModelAveraging(Policy):
 
     def _timed(self, passed: float, time: float) -> Any:
         """A time as the model takes it: on the clock, and for members with cycles also in the given unit."""
-        return (passed, time) if self._cycles else passed
+        return (passed, time) if self.model.has_cycles else passed
 
     def _factors(self) -> Tensor:
         """Factors of the members' variances, (S, P), in the units of ``members``."""

@@ -63,6 +63,18 @@ def test_widths_that_read_the_observations_which_a_block_stores_at_its_end(width
     assert run(policy, problem, 5, capture="auto").meta["steps"] == "one by one"
 
 
+class MistakenWidth(Width):
+    def at(self, step, model):
+        return model.num_observation
+
+
+def test_a_mistake_in_a_width_is_shown_as_it_is():
+    problem = make("gp", replicates=2, num_arms=12)
+    policy = recipes.build("gp_ucb", problem, replicates=2, horizon=30, width=MistakenWidth())
+    with pytest.raises(AttributeError, match="num_observation'"):
+        run(policy, problem, 5, capture=True)
+
+
 def test_models_domains_and_windows_without_captured_steps(monkeypatch):
     points = make("dynamic-levy", replicates=1, dim=2)
     refused(recipes.build("gp_ucb", points, replicates=1, horizon=30), points, "cannot be captured")

@@ -157,6 +157,19 @@ def mixture_of_arms(kind):
     return ModelAveraging(model, sharing=FixedShare(torch.ones(2).double(), 2), plausible=0.0)
 
 
+def test_the_models_of_a_mixture_learn_residuals_alike():
+    models, arm = (
+        [mixture_of_arms(kind).model for kind in (ArmMembers, "covariance", "factor")],
+        torch.tensor([1, 3]),
+    )
+    for model in models:
+        for time in (1.0, 2.5):
+            at = model.at(arm, time)
+            model.observe_residuals(arm, time - at[0], at, time)
+        for ours, theirs in zip(model.marginals(3.0), models[0].marginals(3.0), strict=True):
+            torch.testing.assert_close(ours, theirs)
+
+
 @pytest.mark.parametrize("kind", [ArmMembers, "covariance", "factor"])
 def test_a_mixture_conditions_its_own_covariance(kind):
     policy = taught(mixture_of_arms(kind), 9)

@@ -250,6 +250,17 @@ class ArmGP(ArmModel):
         flat_reward = inputs.flat("reward", reward.to(self.arms.dtype), self.batch_shape)
         self._belief.take(flat_arm, flat_reward, moment, self._mask(where), noise_variance)
 
+    def observe_residuals(
+        self,
+        arm: Tensor,
+        residual: Tensor,
+        at: tuple[Tensor, Tensor],
+        time: float | None = None,
+        where: Tensor | None = None,
+    ) -> None:
+        """See ``MembersOverArms``."""
+        self.observe_arms(arm.unsqueeze(-1), at[0] + residual, time, where)
+
     @contextmanager
     def provisional(self) -> Iterator[None]:
         """See ``OnlineModel``: a copy of O(N^2), in the factor form O(u N + n^2)."""

@@ -26,6 +26,7 @@ class ArmModel(OnlineModel):
         batch_shape: all batch dimensions: replicates and candidate priors.
         drifts: whether inputs have a time column.
         can_condition_mean: whether it has ``condition_mean``, as ``MembersOverArms`` has.
+        has_cycles: whether its times are pairs, as in ``MembersOverArms``.
     """
 
     arms: Tensor
@@ -33,6 +34,7 @@ class ArmModel(OnlineModel):
     batch_shape: torch.Size = torch.Size()  # an attribute in place of BoTorch's property
     drifts: bool = False
     can_condition_mean = False
+    has_cycles = False
     _candidates: Tensor | None = None
 
     @property

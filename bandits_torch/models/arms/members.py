@@ -95,20 +95,20 @@ class MembersOverArms(Described, PlainState):
         members that learn, broadcast to (S, P)."""
         arm = arm.reshape(-1).expand(self.replicates)
         mean, variance = self.at(arm, time)
-        self.observe_residuals(arm, reward.to(mean) - mean, variance, time, where)
+        self.observe_residuals(arm, reward.to(mean) - mean, (mean, variance), time, where)
 
     def observe_residuals(
         self,
         arm: Tensor,
         residual: Tensor,
-        variance: Tensor,
+        at: tuple[Tensor, Tensor],
         time: Time | None = None,
         where: Tensor | None = None,
     ) -> None:
-        """``observe_arms`` for arms (S,), given rewards minus posterior means at ``time``, and the posterior variances,
+        """``observe_arms`` for arms (S,), given rewards minus posterior means, and what ``at`` returns at ``time``,
         (S, P) each."""
-        for part, (left, own, *here) in self._each(residual, variance, where):
-            part.observe_residuals(arm, left, own, time, *here)
+        for part, (left, mean, variance, *here) in self._each(residual, *at, where):
+            part.observe_residuals(arm, left, (mean, variance), time, *here)
 
     def learn_now(
         self, arm: Tensor, residual: Tensor, variance: Tensor, turn: int, where: Tensor | None = None
@@ -370,12 +370,12 @@ class RecursiveMembers(MembersOverArms):
         self,
         arm: Tensor,
         residual: Tensor,
-        variance: Tensor,
+        at: tuple[Tensor, Tensor],
         time: Time | None = None,
         where: Tensor | None = None,
     ) -> None:
         self._advance(time)
-        self.learn_now(arm, residual, variance, self.turn, where)
+        self.learn_now(arm, residual, at[1], self.turn, where)
         self.turn = (self.turn + 1) % PENDING
 
     def learn_now(
