@@ -80,9 +80,24 @@ class ArmCovarianceKernel(Kernel):
         return x.long()
 
 
-def over_indices(kernel: Kernel) -> bool:
-    """Whether inputs are indices of arms: whether the kernel is or contains an ``ArmCovarianceKernel``."""
-    return any(isinstance(part, ArmCovarianceKernel) for part in kernel.modules())
+def over_indices(kernel: torch.nn.Module) -> bool:
+    """Whether inputs are indices of arms: whether the kernel is or contains an ``ArmCovarianceKernel`` over all columns
+    (no ``active_dims``)."""
+    if getattr(kernel, "active_dims", None) is not None:
+        return False
+    return isinstance(kernel, ArmCovarianceKernel) or any(map(over_indices, kernel.children()))
+
+
+def inputs_over(arms: Tensor, kernel: Kernel) -> Tensor:
+    """The inputs of a kernel over arms: their features (N, d), or (N, 1) indices. Raises ValueError for a covariance of
+    another number of arms."""
+    if not over_indices(kernel):
+        return arms
+    n = arms.shape[-2]
+    for part in kernel.modules():
+        if isinstance(part, ArmCovarianceKernel):  # a larger matrix would be cut to its first arms
+            validation.shape_is("kernel", part.covariance, part.num_arms == n, f"{n} x {n}, one row per arm")
+    return torch.arange(n).to(arms).unsqueeze(-1)
 
 
 def estimate_covariance(table: Tensor, shrinkage: float | str = "auto") -> Tensor:

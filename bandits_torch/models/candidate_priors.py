@@ -20,7 +20,7 @@ from bandits_torch.kernels import (
     SpatioTemporalKernel,
     StackedKernel,
 )
-from bandits_torch.kernels.arms import over_indices
+from bandits_torch.kernels.arms import inputs_over
 from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.hyperparameters import ANISOTROPY, learnable
@@ -167,8 +167,7 @@ def _kernel_over_arms(priors: Sequence[CandidatePrior], arms: Tensor) -> ArmCova
         expected = "a kernel over arms alone: set forgetting_rate for drift"
         validation.require(not timed, name, kernel, expected)
         with torch.no_grad():
-            x = torch.arange(n).to(arms).unsqueeze(-1) if over_indices(kernel) else arms
-            matrix = copy.deepcopy(kernel).to(arms)(x).to_dense()
+            matrix = copy.deepcopy(kernel).to(arms)(inputs_over(arms, kernel)).to_dense()
         validation.of_shape(name, matrix, (n, n), note=" when called with the arms")
         matrices.append((matrix + matrix.mT) / 2)
     return ArmCovarianceKernel(matrices[0] if shared else torch.stack(matrices))

@@ -27,6 +27,7 @@ from bandits_torch.kernels import (
     SpatioTemporalKernel,
     WienerKernel,
 )
+from bandits_torch.kernels.arms import inputs_over
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.inputs import features_of
 from bandits_torch.models.candidate_priors import has_time
@@ -314,8 +315,4 @@ def kernel_over_arms(setup: Setup, arms: Tensor) -> tuple[Kernel, Tensor]:
         kernel = ArmCovarianceKernel(kernel)
     validation.instance("kernel", kernel, Kernel, "a kernel over arms, or their covariance matrix")
     _without_time(cast(Kernel, kernel))
-    if isinstance(kernel, ArmCovarianceKernel):
-        count = kernel.num_arms
-        validation.require(count == len(arms), "kernel", kernel, f"a covariance of {len(arms)} arms")
-        arms = torch.arange(count).to(arms).unsqueeze(-1)
-    return cast(Kernel, kernel), arms
+    return cast(Kernel, kernel), inputs_over(arms, cast(Kernel, kernel))

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from gpytorch.kernels import ScaleKernel
 
 from bandits_torch import (
     ArmContext,
@@ -17,6 +18,7 @@ from bandits_torch import (
     save_policy,
 )
 from bandits_torch.acquisition import SimultaneousBand
+from bandits_torch.kernels import ArmCovarianceKernel
 from bandits_torch.policies import ContextualPolicy, Observation, Pending, StandardisedPolicy
 from bandits_torch.problems import Log
 from tests.reference import kernels
@@ -31,9 +33,11 @@ def rbf(lengthscale):
     return kernels.rbf(torch.tensor(lengthscale, dtype=torch.float64))
 
 
-def policy_of(replicates=S, *, name="cgp_ucb", **options):
+def policy_of(replicates=S, *, name="cgp_ucb", kernel=None, **options):
     common = {"context_dim": C, "context_kernel": rbf(0.6), "replicates": replicates, "prior_mean": 0.3}
-    return getattr(recipes, name)(ARMS, rbf(0.4), NOISE, **{**common, **options})
+    return getattr(recipes, name)(
+        ARMS, rbf(0.4) if kernel is None else kernel, NOISE, **{**common, **options}
+    )
 
 
 def twins_of(count=S, **options):
@@ -123,8 +127,12 @@ def test_live_choices_are_those_of_a_dense_process_late_rewards_too(options, pla
                     twin.learn(told[s].tolist(), under[s].tolist(), then, float(reward[s]))
 
 
-def test_open_questions_under_listed_contexts_count_as_they_do_under_any() -> None:
-    one, other = (AskTell(policy_of(width=2.0, contexts=listed)) for listed in (LISTED, None))
+COVARIANCE = rbf(0.4)(ARMS).to_dense().detach()
+
+
+@pytest.mark.parametrize("kernel", [None, COVARIANCE, ScaleKernel(ArmCovarianceKernel(COVARIANCE))])
+def test_open_questions_under_listed_contexts_count_as_they_do_under_any(kernel) -> None:
+    one, other = (AskTell(policy_of(kernel=kernel, width=2.0, contexts=listed)) for listed in (LISTED, None))
     for k in range(12):
         step = ArmContext(LISTED[k % 5])
         asked = [live.ask(float(k), step, count=3) for live in (one, other)]

@@ -11,8 +11,8 @@ from gpytorch.kernels import AdditiveKernel, Kernel, ScaleKernel
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.kernels import ArmCovarianceKernel, MarkovTimeKernel, SpatioTemporalKernel
-from bandits_torch.kernels.arms import over_indices
+from bandits_torch.kernels import MarkovTimeKernel, SpatioTemporalKernel
+from bandits_torch.kernels.arms import inputs_over, over_indices
 from bandits_torch.kernels.composed import check_sees_all
 from bandits_torch.kernels.state_space import Component, StateSpace
 from bandits_torch.kernels.temporal import KNOWN, has_state_space, state_space_of
@@ -37,13 +37,7 @@ class ArmPrior(torch.nn.Module):
         self.time_kernel: MarkovTimeKernel | None
         space, over_time = self._split(kernel)
         held_elsewhere(self, space_kernel=space, time_kernel=over_time)
-        covariances = [part for part in kernel.modules() if isinstance(part, ArmCovarianceKernel)]
-        by_index = len(covariances) > 0
-        for part in covariances:  # without this check, a larger matrix would be cut to its first arms
-            expected = f"{arms.shape[-2]} x {arms.shape[-2]}, one row per arm"
-            validation.shape_is("kernel", part.covariance, part.num_arms == arms.shape[-2], expected)
-        indices = torch.arange(arms.shape[-2], dtype=arms.dtype, device=arms.device).unsqueeze(-1)
-        self.register_buffer("inputs", indices if by_index else arms)
+        self.register_buffer("inputs", inputs_over(arms, kernel))
         self.inputs: Tensor
         self.num_arms = arms.shape[-2]
         self.batch_shape = torch.broadcast_shapes(self._kernel_batch(), self.inputs.shape[:-2])
