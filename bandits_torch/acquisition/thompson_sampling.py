@@ -630,7 +630,11 @@ def _features(space: Kernel, d: int, features: int, like: Tensor) -> Callable[[T
     """BoTorch's random Fourier features of a kernel over space: a map from n x d to n x ``features``."""
     base = space.base_kernel if isinstance(space, ScaleKernel) else space
     known = isinstance(base, RBFKernel | MaternKernel)
-    validation.require(known, "kernel", type(base).__name__, "RBFKernel or MaternKernel over space")
+    expected = (
+        "RBFKernel or MaternKernel, scaled or not, alone or as the space_kernel of a SpatioTemporalKernel"
+    )
+    shown = " of ".join(type(part).__name__ for part in dict.fromkeys((space, base)))
+    validation.require(known, "kernel", shown, expected)
     even = validation.positive_integer("features", features) % 2 == 0
     validation.require(even, "features", features, "an even number")
     phi = gen_kernel_features(space, num_inputs=d, num_outputs=features).to(like)

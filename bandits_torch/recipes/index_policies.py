@@ -155,6 +155,8 @@ def gp_ts(
         setup = replace(setup, search=_grid(setup, model, rkhs_bound, grid_until))
     theorem = GPTSWidth(rkhs_bound, noise_scale, delta, RealisedGain(), form=width_form)
     draw = ThompsonSampling if setup.domain is None else PathwisePointDraw
+    if isinstance(model, OnlineGP):  # refuse a kernel without draws now, not at the first choice
+        PathwisePointDraw(model, time=0.0, seeds=[0] * setup.replicates, features=2)
     return policy_over(setup, model, draw, width=as_width(width) or theorem)
 
 

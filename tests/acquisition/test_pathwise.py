@@ -4,7 +4,7 @@ import pytest
 import torch
 from gpytorch.kernels import MaternKernel, RBFKernel, RQKernel, ScaleKernel
 
-from bandits_torch import ArmGP, IndexPolicy
+from bandits_torch import ArmGP, Domain, IndexPolicy, recipes
 from bandits_torch.acquisition import PathwisePointDraw, PathwiseThompsonSampling, ThompsonSampling
 from bandits_torch.kernels import (
     ArmCovarianceKernel,
@@ -219,11 +219,14 @@ def test_a_draw_is_a_function_with_a_gradient():
 
 def test_what_cannot_be_drawn_is_refused():
     indices = OnlineGP(ArmCovarianceKernel(torch.eye(3).double()), 0.1, input_dim=1)
+    square = Domain(torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double())
+    late = ScaleKernel(SpatioTemporalKernel(rbf(0.3), WienerKernel(0.05)))
     big = ArmGP(torch.rand(2001, 1, dtype=torch.float64), RQKernel().double(), 0.1)
     for message, draw in (
         ("time must be a number", lambda: PathwisePointDraw(taught_model(TIME_KERNELS["wiener"]))),
         ("kernel must be RBFKernel or MaternKernel", lambda: PathwisePointDraw(indices)),
         ("kernel must be RBFKernel", lambda: PathwiseThompsonSampling(big)),
+        ("got 'ScaleKernel of SpatioTemporalKernel'", lambda: recipes.gp_ts(square, late, 0.1)),
     ):
         with pytest.raises(ValueError, match=message):
             draw()
