@@ -34,7 +34,7 @@ from bandits_torch.experiments.comparison import (
     unseen_cycles,
 )
 from bandits_torch.experiments.earned import earned, random_regret
-from bandits_torch.experiments.engines import Block, ProblemSetting, RecipeSetting, make_cells
+from bandits_torch.experiments.engines import Block, ProblemSetting, RecipeSetting, keys_of, make_cells
 from bandits_torch.experiments.page import page
 from bandits_torch.experiments.report import (
     REPORT,
@@ -307,7 +307,7 @@ def run_sweep(
     swept = {name: ProblemSetting(name, options, places.get(name)) for name, options in problems.items()}
     players = {name: RecipeSetting(name, options) for name, options in policies.items()}
     whole = Block(replicates, horizon, 0, seed)
-    cells = [out / "cells" / cell.key for cell in make_cells(swept, players, whole, block, capture)]
+    cells = [out / "cells" / key for key in keys_of(make_cells(swept, players, whole, block, capture))]
     finished, table = sum(path.exists() for path in cells), out / _TABLE
     there = table.exists()
     is_ours = table.is_file() and table.read_bytes()[:200].splitlines()[:1] == [",".join(_COLUMNS).encode()]

@@ -164,23 +164,41 @@ class Cell:
         data, the path and the content of a file, but not that of a folder. Raises ValueError for settings that cannot
         be described: a lambda, or an option that is an object.
         """
-        labels = [self.problem, self.policy]
-        parts: dict[str, Any] = {"block": asdict(self.block), "labels": labels, "version": __version__}
-        parts |= {"capture": self.capture} if self.capture else {}
-        data = getattr(self.make_problem, "data", None)
-        if isinstance(data, str) and Path(data).is_file():
-            parts["sha256"] = checksum(data)
-        for name, maker in (("problem", self.make_problem), ("policy", self.make_policy)):
-            try:
-                parts[name] = json.dumps(maker, sort_keys=True, default=_plain)
-            except TypeError as error:
-                kinds = "a setting, a dataclass or a function of a module"
-                expected = f"{kinds}, with plain options, to name its file"
-                raise ValueError(f"{name} must be {expected}, got {error}") from error
+        return keys_of([self])[0]
+
+
+def keys_of(cells: Sequence[Cell]) -> list[str]:
+    """``Cell.key`` of each. Every problem, with its data, and every policy is read once."""
+    made: dict[int, tuple[str, Any]] = {
+        id(cell.make_problem): ("problem", cell.make_problem) for cell in cells
+    }
+    made |= {id(cell.make_policy): ("policy", cell.make_policy) for cell in cells}
+    described = {key: _described(name, maker) for key, (name, maker) in made.items()}
+    keys = []
+    for cell in cells:
+        labels = [cell.problem, cell.policy]
+        parts: dict[str, Any] = {"block": asdict(cell.block), "labels": labels, "version": __version__}
+        parts |= {"capture": cell.capture} if cell.capture else {}
+        parts |= described[id(cell.make_problem)] | described[id(cell.make_policy)]
         digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
-        first, count = self.block.first_replicate, self.block.replicates
-        label = re.sub(r"[^\w.=-]+", "_", f"{self.problem}-{self.policy}-{first}-{first + count - 1}")
-        return f"{label}-{digest}.npz"
+        first, count = cell.block.first_replicate, cell.block.replicates
+        label = re.sub(r"[^\w.=-]+", "_", f"{cell.problem}-{cell.policy}-{first}-{first + count - 1}")
+        keys.append(f"{label}-{digest}.npz")
+    return keys
+
+
+def _described(name: str, maker: Any) -> dict[str, str | None]:
+    """What determines a problem or a policy, in plain words; of a problem's data the checksum."""
+    try:
+        parts: dict[str, str | None] = {name: json.dumps(maker, sort_keys=True, default=_plain)}
+    except TypeError as error:
+        kinds = "a setting, a dataclass or a function of a module"
+        expected = f"{kinds}, with plain options, to name its file"
+        raise ValueError(f"{name} must be {expected}, got {error}") from error
+    data = getattr(maker, "data", None)
+    if name == "problem" and isinstance(data, str) and Path(data).is_file():
+        parts["sha256"] = checksum(data)
+    return parts
 
 
 def make_cells(

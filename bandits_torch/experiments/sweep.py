@@ -34,6 +34,7 @@ from bandits_torch.experiments.engines import (
     Outcome,
     find_engine,
     join_blocks,
+    keys_of,
     make_cells,
 )
 from bandits_torch.history import History
@@ -152,7 +153,8 @@ def run_cells(
     """
     validation.require(len(cells) > 0, "cells", list(cells), "at least one problem and one policy")
     runs, at_once = find_engine(engine, threads, jobs)
-    paths = {} if out is None else {cell: Path(out) / cell.key for cell in cells}
+    files = [] if out is None else [Path(out) / key for key in keys_of(cells)]
+    paths = dict(zip(cells, files, strict=False))
     finished = [cell for cell in cells if cell in paths and paths[cell].exists()]
     waiting = [cell for cell in cells if cell not in set(finished)]
     console, failed = Console(stderr=True), 0

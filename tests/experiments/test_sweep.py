@@ -199,6 +199,16 @@ def test_whatever_defines_a_cell_is_in_its_key(other):
     assert cell_of(**other).key != cell_of().key
 
 
+def test_the_data_of_a_problem_are_read_once_for_all_its_cells(tmp_path, monkeypatch):
+    read, checksum = [], engines.checksum
+    monkeypatch.setattr(engines, "checksum", lambda path: read.append(path) or checksum(path))
+    (tmp_path / "a.csv").write_text("1")
+    cells = make_cells({"a": ProblemSetting("replay", {}, str(tmp_path / "a.csv"))}, POLICIES, Block(6, 5), 2)
+    assert len(set(engines.keys_of(cells))) == 9
+    assert len(read) == 1
+    assert engines.keys_of(cells) == [cell.key for cell in cells]
+
+
 @pytest.mark.parametrize(
     "policy", [lambda problem, block: None, RecipeSetting("gp_ucb", {"width": object()})]
 )
