@@ -21,7 +21,6 @@ from bandits_torch.problems.tables import RewardTable
 
 _FEWEST, _BLOCKS = 40, 20  # rows that noise, correlation and gain need; blocks of their intervals
 _SHORTEST_BLOCK = 10  # rows, of the interval of the noise
-_T_90 = 1.729  # Student's t with 19 degrees of freedom, two-sided 90 %
 _BLOCK = 100_000  # values handled at once
 _ROWS = 10_000  # last rows for the possible gain; rows sampled for cycles, noise and correlation
 _SHARED_ROWS, _SHIFTS, _FLIPS, _CHANGES = 2000, 99, 999, 8  # of ``_sharing``: rows, tables, fewest means
@@ -497,6 +496,6 @@ def _gain(
     fixed = filled[:, filled.sum(0).argmax()]
     more = filled[np.arange(len(rewards)), arm] - fixed  # rewards that did not enter the choice of their arm
     blocks = np.array([block.mean() for block in np.array_split(more, _BLOCKS)])
-    half = _T_90 * float(blocks.std(ddof=1)) / _BLOCKS**0.5
+    half = float(stats.t.ppf(0.95, _BLOCKS - 1) * blocks.std(ddof=1)) / _BLOCKS**0.5
     interval = (float(more.mean()) - half, float(more.mean()) + half)
     return float(fixed.mean()), float(worth.mean()), interval, bandwidth if np.isfinite(bandwidth) else None
