@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ _HARMONICS, _SHORTEST = 3, 2.5  # of a cycle that is subtracted: their number; t
 _SURE, _HEAVY = 0.01, 0.01  # significance level; share of outliers that is reported
 _MOST_OF_ONE_ARM = 4  # cycles of single arms that are listed
 _LARGEST_RATIO, _RATIO_ERROR = 24.5, 0.003  # of a cycle to 1/n of it: limit of n, relative error
-UNITS = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
+_UNITS = (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1))
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Diagnosis:
         exact = length.length if isinstance(length, Period) else length
         name, size = ("row" if self.unit == "rows" else "unit"), 1
         if self.unit == "seconds":
-            name, size = next(((n, s) for n, s in UNITS if exact >= 0.95 * s), UNITS[-1])
+            name, size = unit_of(exact)
         value = length.rounded(self.record, size) if isinstance(length, Period) else exact / size
         number = f"{value:.4g}"
         return f"{number} {name}{'' if number == '1' else 's'}{' of time' if name == 'unit' else ''}"
@@ -213,6 +213,11 @@ class Diagnosis:
         return f"Jumps: {'; '.join(sentences)}."
 
 
+def unit_of(seconds: float) -> tuple[str, int]:
+    """Name of the largest unit in which so many seconds are about 1 or more, and its length in seconds."""
+    return next(((name, size) for name, size in _UNITS if seconds >= 0.95 * size), _UNITS[-1])
+
+
 def kind_of_values(rewards: Tensor) -> str:
     """``"0/1"``, ``"counts"`` (integers >= 0), ``"numbers"``, or ``"none"`` if all are missing (NaN)."""
     values = rewards.numpy(force=True).ravel(order="K")  # in the order of memory, which copies nothing
@@ -310,9 +315,7 @@ def diagnose(table: RewardTable | Tensor) -> Diagnosis:
         own_periods={table.arm_names[n]: one for n, one in own.items()},
         drift=drift,
         jumps=jumps,
-        jump_times=tuple(
-            (_when(times, one.before, unit), _when(times, one.after, unit)) for one in jumps or ()
-        ),
+        jump_times=tuple((_when(table, one.before), _when(table, one.after)) for one in jumps or ()),
         jump_arms=tuple(tuple(table.arm_names[n] for n in one.arms) for one in jumps or ()),
         random=random,
         best_arm=best_arm,
@@ -327,15 +330,18 @@ def _written_share(share: float) -> str:
     return f"{share:.1%}" if share >= 0.0005 else "less than 0.1%"
 
 
-def _when(times: np.ndarray, row: int, unit: str) -> str:
-    if unit == "rows":
+def _when(table: RewardTable, row: int) -> str:
+    if table.times is None:
         return f"row {row + 1}"
-    if unit == "seconds":
-        moment = datetime.fromtimestamp(float(times[row]), UTC)
+    time = table.times[row].item()
+    if table.in_seconds and not table.dated:
+        return f"{'-' if time < 0 else ''}{timedelta(seconds=abs(time))}"
+    if table.in_seconds:
+        moment = datetime.fromtimestamp(time, UTC)
         if moment.microsecond:
             return moment.strftime("%Y-%m-%d %H:%M:%S.%f").rstrip("0")
         return moment.strftime("%Y-%m-%d %H:%M:%S").removesuffix(":00")
-    return f"time {times[row]:.15g}"
+    return f"time {time:.15g}"
 
 
 def _without_cycles(

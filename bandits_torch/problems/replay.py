@@ -14,7 +14,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.kernels.arms import ArmCovarianceKernel, estimate_covariance
 from bandits_torch.naming import some
-from bandits_torch.problems.diagnosis import UNITS, kind_of_values
+from bandits_torch.problems.diagnosis import kind_of_values, unit_of
 from bandits_torch.problems.forgetting_fit import (
     ForgettingFit,
     fit_forgetting,
@@ -102,7 +102,7 @@ class Replay(Problem):
         if history is not None:
             times = None if table.times is None else torch.cat([cast(Tensor, past.times), table.times])
             every = torch.cat([past.rewards, table.rewards])
-            self._record = RewardTable(every, times, table.arm_names, table.notes, table.in_seconds)
+            self._record = replace(table, rewards=every, times=times)
         self.arms = torch.arange(table.rewards.shape[1], dtype=torch.float64).unsqueeze(-1)
         if arms is not None:
             validation.of_shape("arms", validation.finite_tensor("arms", arms), (self.num_arms, "d"))
@@ -114,7 +114,7 @@ class Replay(Problem):
         if table.times is not None and not table.in_seconds:
             self._step_length = f"{float(gap):.6g} of the time's units (the median gap)"
         elif table.times is not None:  # in the largest unit up to the gap
-            name, size = next(((n, s) for n, s in UNITS if gap >= s), UNITS[-1])
+            name, size = unit_of(float(gap))
             self._step_length = f"{float(gap) / size:.4g} {name}{'' if gap == size else 's'} (the median gap)"
         self.history, self.history_times = past.rewards, past.times
         self.knowledge, self.fit = knowledge_from(past, warm_up, prior_mean, noise_fraction, forgetting_rate)

@@ -242,6 +242,7 @@ class RewardTable:
         arm_names: N different names; default "0", "1", ...
         notes: remarks of a reader on the file, one line each.
         in_seconds: whether times are in seconds, as those read from dates and durations are.
+        dated: whether these seconds count from 1970, as those read from dates do.
 
     Raises:
         ValueError: for anything else.
@@ -252,6 +253,7 @@ class RewardTable:
     arm_names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     in_seconds: bool = False
+    dated: bool = False
 
     def __post_init__(self) -> None:
         rewards = _real("rewards", self.rewards)
@@ -484,9 +486,9 @@ def _wide_table(
     unit = "rows" if clock is None else clock.unit
     notes = [f"times: {source}{unit}", *notes, *suspects(names, rewards), *([of_nothing] if nothing else [])]
     moments = None if clock is None else torch.from_numpy(clock.values)
-    in_seconds = clock is not None and clock.in_seconds
+    kind = (False, False) if clock is None else (clock.in_seconds, clock.dated)
     try:
-        return RewardTable(torch.from_numpy(rewards), moments, tuple(names), tuple(notes), in_seconds)
+        return RewardTable(torch.from_numpy(rewards), moments, tuple(names), tuple(notes), *kind)
     except ValueError as error:
         if "times must increase" in str(error) and clock is not None:
             offset = "write local times with their offset"
@@ -569,7 +571,9 @@ def _long_table(
     notes += [f"left out: {some(others)}"] if others else []
     notes += suspects(names, values)
     moments = torch.tensor(wide.index.to_numpy(dtype=np.float64))
-    return RewardTable(torch.from_numpy(values), moments, tuple(names), tuple(notes), clock.in_seconds)
+    return RewardTable(
+        torch.from_numpy(values), moments, tuple(names), tuple(notes), clock.in_seconds, clock.dated
+    )
 
 
 def _may_name_arms(name: str, frame: pd.DataFrame) -> bool:

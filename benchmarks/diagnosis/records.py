@@ -25,7 +25,9 @@ def records(data: Path) -> Iterator[tuple[str, RewardTable]]:
     def table(values: np.ndarray, names: np.ndarray, times: np.ndarray | None) -> RewardTable:
         rewards = torch.from_numpy(values.astype(np.float64))
         at = None if times is None else torch.from_numpy(times.astype(np.float64))
-        return RewardTable(rewards, at, tuple(map(str, names)), in_seconds=times is not None)
+        return RewardTable(
+            rewards, at, tuple(map(str, names)), in_seconds=times is not None, dated=times is not None
+        )
 
     heat, rest = arrays("intel_temperature"), arrays("intel_light_humidity")
     motes = np.array([f"mote {one}" for one in heat["mote_id"]])

@@ -4,15 +4,17 @@ import json
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from matplotlib.image import imread
 
 from bandits_torch import diagnose
 from bandits_torch.experiments.comparison import policies_for, unseen_cycles
+from bandits_torch.experiments.plots.diagnosis import plot_diagnosis
 from bandits_torch.problems.diagnosis import _noise
 from bandits_torch.problems.periods import Period
-from bandits_torch.problems.replay import replay
+from bandits_torch.problems.replay import Replay, replay
 from bandits_torch.problems.tables import RewardTable, read_table
 from benchmarks.diagnosis import sharing
 from tests.cli.shell import call
@@ -83,8 +85,23 @@ def test_a_jump_within_a_second_of_dates_is_told_to_the_fraction():
     generator = np.random.default_rng(4)
     rewards = generator.standard_normal((300, 2)) + 9.0 * (np.arange(300) >= 150)[:, None]
     times = 1.7e9 + 0.004 * np.arange(300)
-    table = RewardTable(torch.tensor(rewards), torch.tensor(times), in_seconds=True)
+    table = RewardTable(torch.tensor(rewards), torch.tensor(times), in_seconds=True, dated=True)
     assert diagnose(table).jump_times == (("2023-11-14 22:13:20.596", "2023-11-14 22:13:20.6"),)
+
+
+def test_durations_are_told_and_drawn_as_durations(tmp_path):
+    rewards = np.random.default_rng(4).standard_normal((60, 2)) + 8.0 * (np.arange(60) >= 30)[:, None]
+    times = pd.to_timedelta(1.5 * np.arange(60) - 10, unit="h")
+    pd.DataFrame({"time": times, "a": rewards[:, 0], "b": rewards[:, 1]}).to_parquet(
+        tmp_path / "table.parquet"
+    )
+    table = read_table(tmp_path / "table.parquet")
+    table = Replay(table, forgetting_rate=0.1, noise_fraction=0.1).record()
+    found = diagnose(table)
+    assert found.jump_times == (("1 day, 9:30:00", "1 day, 11:00:00"),)
+    ax = plot_diagnosis(table, found).axes[0]
+    assert ax.get_xlabel() == "time (days)"
+    assert ax.get_lines()[0].get_xdata()[0] == pytest.approx(-10 / 24)
 
 
 def test_arms_without_rewards_do_not_affect_the_noise():

@@ -192,7 +192,9 @@ def test_cycle_drift_jump_and_noise_are_told_apart_in_the_users_units():
     y += 0.08 * np.cumsum(g.standard_normal((800, 4)), 0)
     y[500:] += [4, -4, 4, -4]
     times = 1_767_225_600.0 + 3600.0 * t  # 2026-01-01
-    found = diagnose(RewardTable(torch.from_numpy(50 + 10 * y), torch.from_numpy(times), in_seconds=True))
+    found = diagnose(
+        RewardTable(torch.from_numpy(50 + 10 * y), torch.from_numpy(times), in_seconds=True, dated=True)
+    )
     assert found.noise_interval[0] <= 10 <= found.noise_interval[1]
     assert abs(found.periods[0].length / 86400 - 1) < 0.01
     assert found.drift > 0

@@ -7,7 +7,7 @@ from matplotlib.dates import date2num
 from matplotlib.figure import Figure
 
 from bandits_torch.experiments.plots.style import COLOURS, GREY, finish, in_dates, shortened
-from bandits_torch.problems.diagnosis import Diagnosis
+from bandits_torch.problems.diagnosis import Diagnosis, unit_of
 from bandits_torch.problems.periods import ROWS
 from bandits_torch.problems.smoothing import mean_of_held, others_smoothed
 from bandits_torch.problems.tables import RewardTable
@@ -33,10 +33,11 @@ def plot_diagnosis(table: RewardTable, found: Diagnosis, figure: Figure | None =
     axes = figure.subplots(1, 2, width_ratios=(2.4, 1)) if cycle is not None else [figure.subplots()]
     bins = np.array_split(np.arange(T), min(T, _BINS))
     middle = np.array([times[part].mean() for part in bins])
-    dates = found.unit == "seconds"
+    dates = found.unit == "seconds" and table.dated
+    unit, size = unit_of(float(times[-1] - times[0])) if found.unit == "seconds" else ("", 1)
 
     def place(moments: np.ndarray) -> np.ndarray:
-        return np.asarray(date2num(moments.astype("datetime64[s]"))) if dates else moments
+        return np.asarray(date2num(moments.astype("datetime64[s]"))) if dates else moments / size
 
     x = place(middle)
     ax = axes[0]
@@ -51,7 +52,8 @@ def plot_diagnosis(table: RewardTable, found: Diagnosis, figure: Figure | None =
         ax.axvline(float(where[0]), color=GREY, linestyle=":", linewidth=1.2, zorder=0)
     if dates:
         in_dates(ax)
-    what = {"rows": "row", "seconds": "date (UTC)", "times": "time"}[found.unit]
+    in_unit = "date (UTC)" if dates else f"time ({unit}s)"
+    what = {"rows": "row", "seconds": in_unit, "times": "time"}[found.unit]
     dotted = "; dotted: jumps" if found.jumps else ""
     finish(ax, f"Smoothed rewards{dotted}", what, "reward")
     columns = 6 if figure.get_figwidth() > 6 else 3
