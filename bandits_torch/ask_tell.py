@@ -213,14 +213,16 @@ class AskTell(Watched, Described):
                 names = None if numbered else log.arm_names
             elif not numbered or set(log.arm_names) <= set(names):
                 knowledge["log"] = log.over(names)
+        by_name = False
         if isinstance(cycles := knowledge.get("cycles"), (str, list, tuple)):
-            knowledge["cycles"] = border.periods_of(cycles, time_unit)
+            knowledge["cycles"], by_name = border.periods_of(cycles, time_unit)
         zone, moments, past = "", knowledge.get("history_times"), knowledge.get("history")
         if isinstance(past, pd.DataFrame):
             knowledge["history"] = border.rewards_of_table("history", past, names)
-            if moments is None and isinstance(past.index, pd.DatetimeIndex):
+            if moments is None and isinstance(past.index, pd.DatetimeIndex | pd.TimedeltaIndex):
                 moments = past.index
-        if isinstance(moments, Iterable) and not isinstance(moments, Tensor):
+        moments = moments.tolist() if isinstance(moments, Tensor) else moments
+        if isinstance(moments, Iterable):
             knowledge["history_times"], zone = border.numbers_of_times("history_times", moments, time_unit)
         for argument in ("control", "start_at"):
             if isinstance(arm := knowledge.get(argument), str):
@@ -249,7 +251,12 @@ class AskTell(Watched, Described):
             live._times.zone = "number"
             live._times.reason = "as the rows of history are counted: history_times= may give their dates"
         elif zone:
-            live._times.zone = zone
+            live._times.zone, live._times.reason = zone, "as the times of the history"
+        if by_name:
+            expected = f"numbers, as times must be, {live._times.reason}"
+            validation.require(live._times.zone != "number", "cycles", cycles, expected)
+            if not zone:
+                live._times.zone, live._times.reason = "date", "as cycles are given by name"
         return live
 
     @property

@@ -198,14 +198,17 @@ def checked_zone(zone: Any) -> str:
     return str(zone)
 
 
-def periods_of(cycles: Any, time_unit: str) -> Any:
-    """Cycles with "day" and "week" converted to numbers in ``time_unit``; anything else is returned as it is."""
+def periods_of(cycles: Any, time_unit: str) -> tuple[Any, bool]:
+    """Cycles with "day" and "week" converted to numbers in ``time_unit``, anything else as it is; and whether there are
+    such names."""
     Times(time_unit)
-
-    def number(one: Any) -> Any:
-        return _PERIODS[one] / SECONDS[time_unit] if isinstance(one, str) and one in _PERIODS else one
-
-    return number(cycles) if isinstance(cycles, str) else [number(one) for one in cycles]
+    several = [cycles] if isinstance(cycles, str) else cycles
+    named = [isinstance(one, str) and one in _PERIODS for one in several]
+    periods = [
+        _PERIODS[one] / SECONDS[time_unit] if is_name else one
+        for one, is_name in zip(several, named, strict=True)
+    ]
+    return periods[0] if isinstance(cycles, str) else periods, any(named)
 
 
 class Settings(Described):

@@ -129,6 +129,16 @@ def test_a_history_and_the_questions_after_it_are_in_dates_or_both_are_counted()
             assert mean.argmax() == ahead == counted.predict(1.0 + ahead)[0].argmax()
     with pytest.raises(ValueError, match="history_times must be a date"):
         AskTell.auto(7, history=table, history_times=[*days[:69], 5.0])
+    seconds = 1.7e9 + 86400 * torch.arange(70).double()  # would be taken for days
+    numbered = AskTell.auto(7, history=table, history_times=seconds, time_unit="D")
+    refused(numbered, lambda: numbered.ask(NOON), "time must be a number, as the times of the history")
+    for told in ({}, {"history_times": seconds}):
+        with pytest.raises(ValueError, match="cycles must be numbers, as times must be"):
+            AskTell.auto(7, history=table, cycles=["week"], time_unit="D", **told)
+    named = AskTell.auto(7, cycles="week", time_unit="D")
+    refused(named, lambda: named.ask(1.0), "time must be a date, as cycles are given by name")
+    with pytest.raises(ValueError, match="history_times must be a finite number, got Timedelta"):
+        AskTell.auto(7, history=pd.DataFrame(table.numpy(), days - days[0]))
 
 
 def test_a_history_may_be_a_table_whose_index_holds_the_dates():
