@@ -22,6 +22,12 @@ _FEWEST = 40  # rows
 _EDGE = 5  # rewards that an arm must have on either side of a jump
 _SHARES = ((0.8, 1.28), (0.95, 1.96))  # shares of distances, and their quantiles in normal noise
 _BEYOND = 3.0  # robust deviations from the neighbours
+_DEGREE, _STEPS, _MOST_SQUARE = (
+    3,
+    30,
+    9.0,
+)  # of the logarithm of the noise's variance; of its fit; in variances
+_NEAR, _LEAST = 21, 0.01  # rows whose mean, and share of the mean over time, the variance does not fall below
 _DROP = 4.6  # in twice the log-likelihood: 90 % quantile of the chi-square distribution with two degrees of freedom
 # If a smaller share of an arm's rewards differs from their median, a jump must also show in the rate of such rewards.
 _RARE = 0.2
@@ -74,10 +80,10 @@ def find_jumps(rewards: np.ndarray, times: np.ndarray, *, bounded: bool = False)
     Kalman filter, accumulated backwards, and N_t their variance. A step of the level before row t reduces the sum of
     squares by r_t^2 / N_t (Harvey & Koopman 1992; de Jong & Penzer 1998), which gives the generalised likelihood ratio.
     Both hypotheses have their own q (from a grid) and noise variance, so a record that drifts shows a jump only if it
-    exceeds the drift. The ratios are summed over the arms and compared with a chi-square distribution whose degrees of
-    freedom allow for correlated arms (Satterthwaite 1946). The largest ratio of a single arm is also tested. p-values
-    are multiplied by the number of gaps between rows, and by four for two tests that each choose q anew. The level
-    after a jump is unknown again, and the search continues.
+    exceeds the drift. The variance of the noise may change with time. The ratios are summed over the arms and compared
+    with a chi-square distribution whose degrees of freedom allow for correlated arms (Satterthwaite 1946). The largest
+    ratio of a single arm is also tested. p-values are multiplied by the number of gaps between rows, and by four for
+    two tests that each choose q anew. The level after a jump is unknown again, and the search continues.
 
     Heavy-tailed noise must not count as jumps. So rewards are first clipped at three robust deviations from the medians
     of five rows on either side (the filter of Hampel 1974, with a median for each side, which keeps jumps).
@@ -115,12 +121,17 @@ def find_jumps(rewards: np.ndarray, times: np.ndarray, *, bounded: bool = False)
         return Levels((), np.zeros(N), np.zeros(N), 1.0, outliers)
     y = (rewards[:, kept] - means[kept]) / spread[kept]
     y = y if bounded else _clipped(y)
+    noisier = np.ones_like(y)
+    if not bounded:
+        noisier[:, ~rare[kept]] = _relative_variance(
+            y[:, ~rare[kept]]
+        )  # that of rare rewards follows their level
     gaps = np.diff(times) / np.median(np.diff(times))
     fresh = np.zeros((len(y) - 1, len(kept)), dtype=bool)
     found: list[Jump] = []
     places: list[int] = []
     while True:
-        (wander, own_noise, p_drift, residuals), ratios = _likelihood_ratios(y, gaps, fresh)
+        (wander, own_noise, p_drift, residuals), ratios = _likelihood_ratios(y, gaps, fresh, noisier)
         if len(found) == MOST:
             break
         for k in np.flatnonzero(rare[kept]):
@@ -165,8 +176,40 @@ def _clipped(y: np.ndarray) -> np.ndarray:
     return np.clip(y, low - reach, high + reach)
 
 
+def _relative_variance(y: np.ndarray) -> np.ndarray:
+    """The variance of the noise of each reward (T, N), over its mean over time: 1, or, if the BIC (Schwarz 1978)
+    prefers it, the exponential of a cubic in time, and at least the local variance.
+
+    Gamma regression of the squared differences between neighbouring rewards, which have correlations of 1/4.
+    """
+    variance = np.ones_like(y)
+    for n in range(y.shape[1]):
+        held = np.flatnonzero(~np.isnan(y[:, n]))
+        squares = np.square(np.diff(y[held, n]))
+        count, scores = len(squares), []
+        if not squares.any():
+            continue
+        squares /= squares.mean()
+        shape = np.linalg.qr(np.vander(np.linspace(-1, 1, count), _DEGREE + 1, increasing=True))[0]
+        for design in (shape, shape[:, :1]):
+            level = np.zeros(count)
+            for _ in range(_STEPS):
+                ratio = np.minimum(squares * np.exp(-level), _MOST_SQUARE)  # a jump is no noise
+                level += design @ (design.T @ (ratio - 1))
+            scores.append((level.sum() + ratio.sum(), level, ratio))
+        (cubic, level, ratio), (flat, _, _) = scores
+        if flat - cubic > 0.75 * ratio.var() * _DEGREE * np.log(count):
+            near = (
+                pd.Series(squares).rolling(_NEAR, min_periods=1, center=True).mean()
+            )  # a cubic misses steps
+            fitted = np.maximum(np.maximum(np.exp(level), near), _LEAST)
+            variance[held, n] = np.interp(np.arange(len(held)), np.arange(count) + 0.5, fitted)
+            variance[held, n] /= variance[held, n].mean()
+    return variance
+
+
 def _likelihood_ratios(
-    y: np.ndarray, gaps: np.ndarray, fresh: np.ndarray
+    y: np.ndarray, gaps: np.ndarray, fresh: np.ndarray, noisier: np.ndarray
 ) -> tuple[tuple[np.ndarray, np.ndarray, float, np.ndarray], np.ndarray]:
     """Two results. The fit without another jump: variances of drift and noise, (N,), the p-value of drift, and
     residuals (T - 1, N), standard normal without jumps. Twice the log-likelihood ratio of a jump after each row,
@@ -179,7 +222,7 @@ def _likelihood_ratios(
     v, F, K = np.zeros((T, G, N)), np.ones((T, G, N)), np.zeros((T, G, N))
     ratio = RATIOS[:, None]
     for t in range(T):
-        F[t] = spread + 1.0
+        F[t] = spread + noisier[t]
         v[t] = held[t] * (values[t] - mean)
         K[t] = held[t] * (spread / F[t])
         mean = mean + K[t] * v[t]

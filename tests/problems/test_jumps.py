@@ -12,19 +12,20 @@ from bandits_torch.problems.periods import Period, Record, Waves
 
 
 def test_likelihood_ratios_are_those_of_regression_on_a_step():
-    """Against the dense normal equations of level, random walk and noise, with one step more."""
+    """Against the dense normal equations of level, random walk and noise of any variances, with one step more."""
     g = np.random.default_rng(0)
     T, gaps = 40, np.random.default_rng(1).uniform(0.5, 2.0, 39)
     y = np.cumsum(g.standard_normal((T, 2)) * 0.3, 0) + g.standard_normal((T, 2))
     y[g.random(y.shape) < 0.2] = np.nan
-    _, found = _likelihood_ratios(y, gaps, np.zeros((T - 1, 2), dtype=bool))
+    noisier = np.exp(g.standard_normal((T, 2)))
+    _, found = _likelihood_ratios(y, gaps, np.zeros((T - 1, 2), dtype=bool), noisier)
     times = np.concatenate([[0.0], np.cumsum(gaps)])
     for n in range(2):
         held = np.flatnonzero(~np.isnan(y[:, n]))
-        values, t = y[held, n], times[held]
+        values, t, noise = y[held, n], times[held], np.diag(noisier[held, n])
 
-        def fitted(ratio, design, t=t, values=values):
-            covariance = np.eye(len(t)) + ratio * np.minimum(t[:, None] - t[0], t - t[0])
+        def fitted(ratio, design, t=t, values=values, noise=noise):
+            covariance = noise + ratio * np.minimum(t[:, None] - t[0], t - t[0])
             root = np.linalg.cholesky(covariance)
             X, z = np.linalg.solve(root, design), np.linalg.solve(root, values)
             left = np.square(z - X @ np.linalg.lstsq(X, z, rcond=None)[0]).sum()
@@ -42,20 +43,24 @@ def test_likelihood_ratios_are_those_of_regression_on_a_step():
                 assert found[row, n] == pytest.approx(beside - without, rel=1e-4, abs=1e-4)
 
 
-def record(g, drift=0.0, jumps=(), T=300, N=4, one=False):
+def record(g, drift=0.0, jumps=(), T=300, N=4, one=False, grows=1.0):
+    """``grows``: by which factor the noise grows."""
     gaps = g.uniform(0.5, 1.5, T)
     f = drift * np.cumsum(gaps[:, None] ** 0.5 * g.standard_normal((T, N)), 0)
     for at in jumps:
         f[at:] += 4 * np.eye(N)[g.integers(N)] if one else 2.5 * g.standard_normal(N)
-    y = f + g.standard_normal((T, N))
+    y = f + grows ** np.linspace(0, 1, T)[:, None] * g.standard_normal((T, N))
     y[g.random(y.shape) < 0.15] = np.nan
     return y, np.cumsum(gaps)
 
 
-@pytest.mark.parametrize("drift", [0.0, 0.05, 0.3, 2.0])
-def test_noise_and_drift_are_hardly_ever_called_a_jump(drift):
+@pytest.mark.parametrize(
+    ("drift", "grows"),
+    [(0.0, 1.0), (0.05, 1.0), (0.3, 1.0), (2.0, 1.0), (0.0, 50.0), (0.1, 50.0), (0.1, 0.02)],
+)
+def test_noise_and_drift_are_hardly_ever_called_a_jump(drift, grows):
     g = np.random.default_rng(3)
-    told = sum(bool(find_jumps(*record(g, drift)).jumps) for _ in range(40))
+    told = sum(bool(find_jumps(*record(g, drift, grows=grows)).jumps) for _ in range(40))
     assert told <= 3  # of 40 at 1 %: four or more have probability 0.0007
 
 
@@ -132,11 +137,11 @@ def test_rewards_are_drawn_in_to_the_medians_of_their_neighbours():
 
 
 @pytest.mark.parametrize("one", [False, True])
-@pytest.mark.parametrize("drift", [0.0, 0.05])
-def test_jumps_are_found_where_they_are(drift, one):
+@pytest.mark.parametrize(("drift", "grows"), [(0.0, 1.0), (0.05, 1.0), (0.0, 0.02)])
+def test_jumps_are_found_where_they_are(drift, one, grows):
     g, found, told, within = np.random.default_rng(4), 0, 0, 0
     for _ in range(20):
-        jumps = find_jumps(*record(g, drift, (100, 200), one=one)).jumps
+        jumps = find_jumps(*record(g, drift, (100, 200), one=one, grows=grows)).jumps
         told += len(jumps)
         found += sum(any(abs(one.after - at) <= 3 for one in jumps) for at in (100, 200))
         within += sum(any(one.first < at <= one.last for at in (100, 200)) for one in jumps)
