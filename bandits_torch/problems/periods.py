@@ -17,6 +17,7 @@ _FEWEST, _CYCLES = 40, 4  # rows and repetitions that a cycle needs
 _EULER = 0.5772156649  # minus the mean of the logarithm of an Exp(1) variable
 _SAME = 0.03  # relative difference of periods that count as equal
 _DENSEST = 8  # rows of the regular grid per row of the record, at most
+_UNEVEN = 0.02  # mean distance of gaps, in rows of the grid, from whole numbers; of more it is asked whether they recur
 _OUTLIER = 4.0  # power over background that is left out of the background's fit
 _MOST_HARMONICS, _RIDGE = 6, 1.0  # harmonics of a period; ridge of their regression, in rows
 _WORSE = 12.0  # loss of twice the log-likelihood for which a period is rounded to whole gaps
@@ -59,10 +60,10 @@ def find_periods(rewards: np.ndarray, times: np.ndarray | None = None) -> list[P
     is often missed, because drift looks the same.
 
     Drift that is seen only at regular times, such as weekdays, looks like a cycle. So if an arm's rewards are missing
-    periodically, the gaps are bridged by straight lines. A short cycle between such gaps then also appears at the sums
-    and differences of its frequency with theirs. In such an arm no cycle shorter than two of its median gaps,
-    apart from gaps below an eighth of the mean, is searched for. If at most half of the frequencies remain, the arm
-    does not count for common cycles.
+    periodically, or rows come at times such as 0, .4, 1, 1.4, 2, the gaps are bridged by straight lines. A short cycle
+    between such gaps then also appears at the sums and differences of its frequency with theirs. In such an arm no
+    cycle shorter than two of its median gaps, apart from gaps below an eighth of the mean, is searched for. If at most
+    half of the frequencies remain, the arm does not count for common cycles.
 
     Args:
         rewards: (T, N), NaN where missing. Only the last 2048 rows with a reward are used.
@@ -117,13 +118,23 @@ class Record:
         if len(times) < _FEWEST:
             return None
         steps = np.diff(times)
-        gap = max(float(np.median(steps)), float(np.mean(steps)) / _DENSEST)  # most times may nearly coincide
+        finest = float(np.mean(steps)) / _DENSEST
+        gap = max(float(np.median(steps)), finest)  # most times may nearly coincide
+        uneven, k = False, np.arange(_CYCLES - 1, int((times[-1] - times[0]) / (2 * gap)) + 1)
+        if np.abs(steps / gap - np.rint(steps / gap)).mean() > _UNEVEN and len(k) > _FEWEST // 4:
+            spacing = Record(np.log(steps)[:, None], times[1:], k)
+            uneven = any(next(spacing._peaks(spacing.centred, _LEVEL, 1)))
+            gap = finest if uneven else gap
         # Longer gaps are filled with rows of NaN, except gaps above an eighth of the record, which are not periodic.
         filled = steps <= (times[-1] - times[0]) / 8
         row = np.cumsum([0, *np.where(filled, np.maximum(np.rint(steps / gap), 1), 1).astype(int)])
+        place = row
+        if uneven:  # rows of equal length, each reward in the nearest one that is free
+            place, count = np.cumsum([0, *np.where(filled, steps / gap, 1)]), np.arange(len(times))
+            row = (np.maximum.accumulate(np.rint(place) - count) + count).astype(int)
         more = np.full((row[-1] + 1, rewards.shape[1]), np.nan)
         more[row] = rewards
-        rewards, times = more[-2 * ROWS :], np.interp(np.arange(len(more)), row, times)[-2 * ROWS :]
+        rewards, times = more[-2 * ROWS :], np.interp(np.arange(len(more)), place, times)[-2 * ROWS :]
         k = np.arange(_CYCLES - 1, int((times[-1] - times[0]) / (2 * gap)) + 1)
         return Record(rewards, times, k) if len(k) > _FEWEST // 4 else None
 

@@ -82,12 +82,14 @@ def test_a_length_is_said_as_a_whole_number_where_the_record_cannot_tell(length,
 
 def closed(rewards, which):
     """Of daily rows: no weekends; or one arm that is away on them; or each arm on days of its own. Of hourly ones: no
-    nights. Of visits: each measures twice within a hundredth of the time between them."""
+    nights. Of visits: each measures twice within a hundredth, or at 2/5, of the time between them."""
     t = np.arange(float(len(rewards)))
-    if which == "visits":
+    if which in ("visits", "pairs"):
         twice = np.repeat(rewards, 2, axis=0)
         noise = np.random.default_rng(13).standard_normal(twice.shape)
-        return twice + 0.5 * noise, np.repeat(t, 2) + np.tile([0.0, 0.01], len(t))
+        return twice + 0.5 * noise, np.repeat(t, 2) + np.tile(
+            [0.0, 0.01 if which == "visits" else 0.4], len(t)
+        )
     if which in ("weekends", "nights"):
         open_ = t % 7 < 5 if which == "weekends" else (t % 24 >= 8) & (t % 24 < 20)
         return rewards[open_], t[open_]
@@ -96,14 +98,14 @@ def closed(rewards, which):
     return rewards, t
 
 
-@pytest.mark.parametrize("which", ["weekends", "nights", "one arm", "every arm", "visits"])
+@pytest.mark.parametrize("which", ["weekends", "nights", "one arm", "every arm", "visits", "pairs"])
 def test_what_is_missing_at_regular_times_makes_no_cycle_of_drift(which):
     generator = np.random.default_rng(10)
     told = [find_periods(*closed(drift("walk in noise", generator, T=700), which)) for _ in range(20)]
     assert sum(map(bool, told)) <= 2  # of 20 at 1 %: three or more have probability 0.001
 
 
-@pytest.mark.parametrize("which", ["weekends", "nights", "one arm", "every arm", "visits"])
+@pytest.mark.parametrize("which", ["weekends", "nights", "one arm", "every arm", "visits", "pairs"])
 @pytest.mark.parametrize("length", [24.0, 33.0])
 def test_a_cycle_is_found_between_regular_gaps_and_no_other(which, length):
     generator = np.random.default_rng(11)
