@@ -373,9 +373,10 @@ def pairwise_frank_wolfe(phi: Tensor, g: Tensor, w: Tensor, allowed: Tensor, tol
     function is convex there, so clamping the root to the interval is exact.
     """
     P = allowed / allowed.sum(-1, keepdim=True).to(phi.dtype)
-    rows = torch.arange(phi.shape[0], device=phi.device)
+    rows, small = torch.arange(phi.shape[0], device=phi.device), False
     for step in range(_MOST_PAIRWISE_STEPS):
-        if step % _REFRESH_EVERY == 0:
+        fresh = small or step % _REFRESH_EVERY == 0
+        if fresh:
             S = (phi * P.unsqueeze(-1)).mT @ phi
             S.diagonal(dim1=-2, dim2=-1).add_(1.0)
             inverse = torch.cholesky_inverse(torch.linalg.cholesky(S))
@@ -383,10 +384,13 @@ def pairwise_frank_wolfe(phi: Tensor, g: Tensor, w: Tensor, allowed: Tensor, tol
         gradient = g - w * h
         to = gradient.masked_fill(~allowed, torch.inf).argmin(-1)
         away = gradient.masked_fill(P <= 0, -torch.inf).argmax(-1)
-        if step % _CHECK_EVERY == 0:
+        if small or step % _CHECK_EVERY == 0:
             lowest = gradient[rows, to].unsqueeze(-1)
-            if bool(((P * (gradient - lowest)).sum(-1) <= 0.5 * tolerance).all()):
+            small = bool(((P * (gradient - lowest)).sum(-1) <= 0.5 * tolerance).all())
+            if small and fresh:
                 break
+            if small:  # perhaps only by rounding errors of the updates
+                continue
         first, second = inverse @ phi[rows, to].unsqueeze(-1), inverse @ phi[rows, away].unsqueeze(-1)
         columns = phi @ torch.cat([first, second], -1)  # M_.i and M_.j, (b, N, 2)
         a, b, c = columns[rows, to, 0], columns[rows, away, 1], columns[rows, to, 1]

@@ -70,6 +70,14 @@ def test_methods_agree(method: str) -> None:
         torch.testing.assert_close(other.log_det, exact.log_det, rtol=1e-4, atol=1e-4)
 
 
+def test_rounding_errors_of_updated_leverages_do_not_end_the_pairwise_steps() -> None:
+    generator = torch.Generator().manual_seed(1)
+    phi = torch.randn(40, 20, generator=generator, dtype=torch.float64)
+    gaps = 1e3 * torch.rand(40, generator=generator, dtype=torch.float64)
+    design = exploration_problem(phi, gaps, 1e-8, 1e-3, method="frank_wolfe", tolerance=1e-6)
+    assert design.duality_gap <= 1e-6
+
+
 def test_many_arms_are_solved_on_a_working_set() -> None:
     design = optimal_design(features_of_covariance(covariance(1200, 2, 0.8)), 1e-2)
     assert design.duality_gap <= 1e-8
