@@ -168,12 +168,14 @@ class CalibratedOPKB(Policy):
 
     def _first_block(self, s: int, noise: float) -> tuple[int, Tensor]:
         """E and pi, (N,)."""
-        n = 1
+        # The dimension grows with n: it is the slope in log n of max log det, which is convex in log n.
+        n, dimension = 1, 0.0
         while n < _MOST_FIRST_STEPS:
-            design = optimal_design(self._phi[s], noise / n, tolerance=_TOLERANCE)
-            dimension = float((design.probabilities * design.leverages).sum())
             if n >= self.first * dimension:
-                break
+                design = optimal_design(self._phi[s], noise / n, tolerance=_TOLERANCE)
+                dimension = float((design.probabilities * design.leverages).sum())
+                if n >= self.first * dimension:
+                    break
             n = max(n + 1, math.ceil(1.1 * n))
         return n, design.probabilities
 
