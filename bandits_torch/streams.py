@@ -103,6 +103,8 @@ class ReplicateStreams:
         else:  # each replicate has its own generator, so the order of drawing makes no difference
             with ThreadPoolExecutor(min(_THREADS, os.cpu_count() or 1)) as pool:
                 list(pool.map(fill, range(self.replicates)))
+        if kind == "uniform":  # the last numbers below 1 would be 1 in a shorter dtype
+            block.clamp_(max=1 - torch.finfo(self.dtype).eps / 2)
         return block.transpose(0, 1).to(dtype=self.dtype, device=self.device).contiguous()
 
     def state_dict(self) -> dict[str, Any]:

@@ -24,6 +24,14 @@ def test_streams_taken_up_again_go_on(used, before):
     assert all(torch.equal(a, b) for a, b in zip(draw(other, 60), draw(kept, 60), strict=True))
 
 
+def test_uniform_numbers_of_float32_are_below_1():
+    exact, short = (
+        ReplicateStreams(11, dtype=dtype).uniform(2**14) for dtype in (torch.float64, torch.float32)
+    )
+    assert exact.float().max() == 1
+    assert short.max() == 1 - 2**-24
+
+
 def test_a_state_is_a_copy_without_the_numbers_drawn_ahead():
     streams = ReplicateStreams(3, 3)
     first = draw(streams, 2)
