@@ -27,7 +27,7 @@ WARM_UP = "warm-up"  # ``reward_scale`` for which centre and scale are learned
 
 
 def subgaussian_scale(rkhs_bound: float, noise_scale: float, horizon: int, delta: float = 0.1) -> float:
-    """B + sigma sqrt(2 ln(T/delta)): with probability 1 - delta none of T rewards exceeds it in size.
+    """B + sigma sqrt(2 ln(T/delta)): with probability 1 - 2 delta none of T rewards exceeds it in size.
 
     It replaces S + B of section 2 if the noise is sigma-sub-Gaussian, sigma = ``noise_scale``; the guarantees then
     hold with probability 1 - 2 delta. ``rkhs_bound``: B; ``horizon``: T.
