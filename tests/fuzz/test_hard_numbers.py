@@ -82,7 +82,7 @@ def test_an_arm_that_is_there_is_chosen(name, case):
 def test_rewards_that_no_network_can_be_trained_on_are_refused_by_name():
     features = policies.NeuralFeatures(LINE, width=8, depth=2, training_steps=2)
     counts, sums = torch.ones(N, dtype=torch.float64), 2e139 * LINE.squeeze(-1)
-    with pytest.raises(ValueError, match="reward must be of a size"):
+    with pytest.raises(ValueError, match="reward must be of a size near 1, for arms of norms near 1"):
         features.learnt(0, counts, sums)
 
 

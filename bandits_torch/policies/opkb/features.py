@@ -74,7 +74,7 @@ class NeuralFeatures(FeatureSource):
     the Gram matrix at W^(0). With it the linearised network converges; the paper tunes the rate.
 
     Args:
-        arms: (N, d) features of the arms, of similar norms: the network has no biases.
+        arms: (N, d) features of the arms, of similar norms near 1: the network has no biases.
         width, depth: m and L.
         training_steps: J.
         regulariser: lambda.
@@ -122,11 +122,11 @@ class NeuralFeatures(FeatureSource):
 
     def learnt(self, replicate: int, counts: Tensor, sums: Tensor) -> Tensor:
         """phi^(j), (N, N), after training on ``counts`` pulls of the arms with rewards ``sums``. Raises ValueError for
-        rewards so large that training diverges."""
+        rewards so large, or arms of norms so small, that training diverges."""
         if self.training_steps == 0:
             return self._initial[replicate]
         learnt = gram(self.train(replicate, counts, sums), self.arms)
-        expected = "of a size near 1: with these the weights of the network are not finite after training"
+        expected = "of a size near 1, for arms of norms near 1: the weights are not finite after training"
         validation.require(bool(learnt.isfinite().all()), "reward", sums, expected)
         return features_of_covariance(learnt)
 
