@@ -126,7 +126,7 @@ class BatchBKB(Policy):
     def trace(self) -> dict[str, Tensor | float]:
         """The width, the trace of the model, and ``arms_scored``, the number of arms watched at the last choice."""
         scored = torch.tensor([len(self._watched.get(k, ())) for k in range(self.replicates)])
-        return {"width": self._width, **self.model.trace(), "arms_scored": scored}
+        return {"width": self._width.clone(), **self.model.trace(), "arms_scored": scored}
 
     # -- parts -----------------------------------------------------------------------------------------
 

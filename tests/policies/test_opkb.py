@@ -6,8 +6,11 @@ import torch
 from bandits_torch.loop import run
 from bandits_torch.policies.opkb import Constants, FixedFeatures, opkb
 from bandits_torch.policies.opkb.opkb import OPKB, AdaOPKB, draw
+from bandits_torch.policies.policy import Observation
 from bandits_torch.problems import SwitchingFunctions
+from bandits_torch.state import copied, differing
 from bandits_torch.theory import features_of_covariance, optimal_design, optimal_exploration
+from tests.reference import all_recipes
 
 SHORT = Constants(sigma=5.0, delta=0.1, c0=1.2, c1=0.2, c2=1.0, c3=0.05, c4=0.02, design_share=0.5)
 
@@ -85,6 +88,19 @@ def test_arms_are_drawn_from_the_playing_distribution() -> None:
     frequency = torch.stack([(drawn == a).double().mean(0) for a in range(12)], -1)
     P = made.playing_distribution
     assert ((frequency - P).abs() < 4.5 * (P * (1 - P) / 4000).sqrt() + 1e-9).all()
+
+
+@pytest.mark.parametrize("name", ["ada_opkb", "ada_opkb_calibrated", "bbkb", "glr_kl_ucb"])
+def test_no_later_step_changes_what_a_policy_has_told(name) -> None:
+    made, of = all_recipes.build(name, 2, 60)
+    told = []
+    for t in range(1, 61):
+        choice = made.choose(float(t))
+        reward = (1 if t < 30 else -5) * of.expected_rewards(t).gather(1, choice.arm.unsqueeze(1)).squeeze(1)
+        made.learn(Observation(float(t), choice.arm, reward, choice.why))
+        one = [made.trace(), made.changes_found(), getattr(made, "playing_distribution", None)]
+        told.append((one, copied(one)))
+    assert not any(differing(one, then) for one, then in told)
 
 
 def test_theory_describes_why_nobody_would_wait() -> None:

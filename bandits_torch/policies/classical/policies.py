@@ -311,10 +311,10 @@ class GLRKLUCB(MeansPolicy):
         return state
 
     def changes_found(self) -> Tensor:
-        return self.state["changes"]
+        return self.state["changes"].clone()
 
     def trace(self) -> dict[str, Tensor | float]:
-        return {"restarts": self.state["changes"].clone()}
+        return {"restarts": self.changes_found()}
 
     def _restarted(self, where: Tensor | None) -> None:
         """The rewards of replicates that are reset no longer count; they are removed only if all are reset."""

@@ -184,7 +184,7 @@ class CalibratedOPKB(Policy):
     @property
     def playing_distribution(self) -> Tensor:
         """The distribution from which the next arm is drawn, (S, N)."""
-        return self._playing
+        return self._playing.clone()
 
     @torch.no_grad()
     def choose(self, time: float, available: Tensor | None = None) -> Choice:

@@ -411,12 +411,12 @@ class OPKB(Policy):
         self._begin_blocks(begin)
 
     def changes_found(self) -> Tensor:
-        return self._restarts
+        return self._restarts.clone()
 
     def trace(self) -> dict[str, Tensor | float]:
         """Restarts so far, 1 if this step detected a change, the block's and the strategy's index."""
-        said: dict[str, Tensor | float] = {"restarts": self._restarts, "detected": self._detected}
-        return said | {"block": self._block, "strategy": self._playing}
+        said = {"restarts": self._restarts, "detected": self._detected, "block": self._block}
+        return {name: value.clone() for name, value in (said | {"strategy": self._playing}).items()}
 
     # -- events ----------------------------------------------------------------------------------------
 
