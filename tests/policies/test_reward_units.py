@@ -63,6 +63,14 @@ def test_learnt_units_make_the_run_that_of_any_other_unit(name: str, options: di
     assert degrees != played(built(name, **options), 22.0 + 7.0 * rewards())
 
 
+def test_units_are_learned_to_the_last_digits_of_the_rewards_in_float32() -> None:
+    def made():
+        options = {"horizon": STEPS, "constants": QUICK, "reward_scale": "warm-up"}
+        return recipes.ada_opkb(arms().float(), kernel().float(), 0.01, **options)
+
+    assert played(made(), rewards()) == played(made(), 1e8 + rewards())
+
+
 @pytest.mark.parametrize(("name", "options"), BLOCKS)
 def test_told_units_make_the_run_that_of_rewards_in_them(name: str, options: dict) -> None:
     scaled = played(built(name, **options), rewards())

@@ -364,7 +364,7 @@ class OPKB(Policy):
             ReplicateStreams(seed, 1, purpose="schedule", first=first_replicate + s) for s in range(S)
         ]
         self._rows = torch.arange(S, device=phi.device)
-        self._units = RewardUnits(constants.reward_scale, phi.new_zeros(S))
+        self._units = RewardUnits(constants.reward_scale, phi.new_zeros(S).double())
         self._epochs = [Epoch() for _ in range(S)]
         self._begin()
         self._restarted(None)
@@ -454,7 +454,8 @@ class OPKB(Policy):
                 epoch.phi = first
                 self._strategies[s, 0] = self._pi[s]
                 continue
-            epoch.phi = self.features.learnt(s, self._counts[s], self._sums[s].sum(0))
+            history = torch.stack([self._counts[s], self._sums[s].sum(0)]).to(first)
+            epoch.phi = self.features.learnt(s, *history)
             if epoch.phi is not first:
                 epoch.matrices = self._matrices(s, epoch.block)
             alike.setdefault((epoch.phi.shape, epoch.phi is first), []).append(s)
@@ -517,13 +518,13 @@ class OPKB(Policy):
         matrices = self._epochs[s].matrices
         assert matrices is not None
         J = min(sums.shape[0], matrices.shape[0])
-        return (matrices[:J] @ sums[:J].unsqueeze(-1)).sum(0).squeeze(-1) / steps
+        return (matrices[:J].to(sums) @ sums[:J].unsqueeze(-1)).sum(0).squeeze(-1) / steps
 
     # -- state -----------------------------------------------------------------------------------------
 
     _parts = ("_epochs", "_units", "_streams", "_schedule_streams")
-    _sums: Tensor  # of rewards by strategy and arm, (S, strategies, N)
-    _counts: Tensor  # pulls in the epoch, (S, N)
+    _sums: Tensor  # of rewards by strategy and arm, (S, strategies, N), in float64
+    _counts: Tensor  # pulls in the epoch, (S, N), in float64
     _strategies: Tensor  # P^(m), (S, strategies, N)
     _playing: Tensor  # index of the strategy that each replicate plays, (S,)
     _restarts: Tensor
@@ -534,9 +535,10 @@ class OPKB(Policy):
 
     def _fresh(self) -> dict[str, Any]:
         zeros, S, N = self._initial[0].new_zeros, self.replicates, self.num_arms
-        strategies = {name: zeros(S, _MOST_STRATEGIES, N) for name in ("_sums", "_strategies")}
+        sums, counts = (zeros(shape, dtype=torch.float64) for shape in ((S, _MOST_STRATEGIES, N), (S, N)))
         numbers = {name: zeros(S) for name in ("_restarts", "_detected", "_block")}
-        return strategies | {"_counts": zeros(S, N), "_playing": self._rows.clone()} | numbers | {"_turn": 0}
+        strategies = {"_strategies": zeros(S, _MOST_STRATEGIES, N), "_playing": self._rows.clone()}
+        return {"_sums": sums, "_counts": counts, "_turn": 0} | strategies | numbers
 
     def _restarted(self, where: Tensor | None) -> None:
         which = range(self.replicates) if where is None else where.nonzero().flatten().tolist()
