@@ -6,7 +6,10 @@ import pytest
 import torch
 
 from bandits_torch.kernels.arms import NeuralTangentKernel
+from bandits_torch.policies.opkb import OPKB, Constants
 from bandits_torch.policies.opkb.features import NeuralFeatures
+from bandits_torch.policies.policy import Observation
+from bandits_torch.state import differing
 
 
 def sphere(num_arms: int, dim: int = 4) -> torch.Tensor:
@@ -61,3 +64,16 @@ def test_without_training_the_features_stay_the_first() -> None:
     features = NeuralFeatures(sphere(5), width=16, training_steps=0)
     ones = torch.ones(5, dtype=torch.float64)
     assert features.learnt(0, ones, ones) is features.initial(0)
+
+
+def test_a_reward_on_which_training_diverges_is_refused_before_anything_changes() -> None:
+    constants = Constants(sigma=5.0, c1=0.2, c2=1.0, c3=0.03)
+    made = OPKB(NeuralFeatures(sphere(10), width=16), 100, constants)
+    for left in reversed(range(made.schedules[0].base)):
+        choice, before = made.choose(1.0), made.state_dict()
+        last = Observation(1.0, choice.arm, torch.tensor([1e100], dtype=torch.float64), choice.why)
+        if left:
+            made.learn(last)
+    with pytest.raises(ValueError, match="reward must be of a size near 1"):
+        made.learn(last)
+    assert not differing(before, made.state_dict())

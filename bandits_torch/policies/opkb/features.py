@@ -15,10 +15,14 @@ from bandits_torch.theory.optimal_design import features_of_covariance
 
 
 class FeatureSource(Described, ABC):
-    """Base class: features of the arms, which may be learned anew for each block."""
+    """Base class: features of the arms, which may be learned anew for each block.
+
+    ``refuses``: whether ``learnt`` may raise ValueError; a policy then forgets the reward that ended the block.
+    """
 
     replicates: int
     num_arms: int
+    refuses: bool = True
 
     @abstractmethod
     def initial(self, replicate: int) -> Tensor:
@@ -28,7 +32,7 @@ class FeatureSource(Described, ABC):
     def learnt(self, replicate: int, counts: Tensor, sums: Tensor) -> Tensor:
         """phi of a later block, (N, p), from the epoch's pulls and summed rewards of each arm, (N,) each.
 
-        Returns the tensor of ``initial`` itself if the features did not change, so that designs are not solved again.
+        Returns the tensor of ``initial`` itself if the features never changed, so that designs are not solved again.
         """
 
 
@@ -42,6 +46,8 @@ class FixedFeatures(FeatureSource):
 
     Source: phi of Hong, Li & Tewari 2023, section 2. Raises ValueError for another shape, NaN or infinity.
     """
+
+    refuses = False
 
     def __init__(self, features: Tensor, replicates: int = 1) -> None:
         validation.positive_integer("replicates", replicates)

@@ -394,9 +394,18 @@ class OPKB(Policy):
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
         """Add the reward to its strategy's sums. At the end of an interval test for a change; begin the next block."""
-        arm, reward = observation.arm, observation.reward
         self._choices.check(observation)
         check_turn(observation, self._turn)
+        ends = (max(interval.end for interval in epoch.active) - epoch.clock for epoch in self._epochs)
+        before = self.state_dict() if self.features.refuses and 1 in ends else None
+        try:
+            self._learn(observation.arm, observation.reward)
+        except ValueError:
+            if before is not None:
+                self.load_state_dict(before)
+            raise
+
+    def _learn(self, arm: Tensor, reward: Tensor) -> None:
         self._turn += 1
         self._detected.zero_()
         reward = self._units.of(reward.to(self._sums))
