@@ -1,5 +1,7 @@
 """SketchedGP: agreement with the dense formulas and the exact posterior, a few arms watched, and rows in blocks."""
 
+import copy
+
 import pytest
 import torch
 
@@ -69,6 +71,19 @@ def test_it_is_stable_at_any_noise_that_is_taken(arms, kernel, generator, noise_
         mean, variance = model.marginals()
         assert bool(torch.isfinite(mean).all())
         assert bool(((variance >= 0) & (variance <= 1 + 1e-5)).all())
+
+
+@pytest.mark.parametrize("chunk_size", [None, 17])
+def test_a_dictionary_of_one_step_may_hold_nearly_equal_arms(arms, generator, chunk_size):
+    arms, kernel = torch.cat([arms[:20], arms[:20] + 1e-9]), rbf(0.15)
+    sampling = LeverageSampling.practical(0.5, 1.0, "redrawn")
+    model = SketchedGP(arms, kernel, 1e-4, sampling=sampling, chunk_size=chunk_size)
+    K, (arm, reward) = kernel(arms).to_dense().detach(), pulls(generator, 60, among=40)
+    for t, _ in enumerate(play(model, arm, reward)):
+        mean, covariance = dtc(K, arm[: t + 1], reward[: t + 1], model.sketches[0].inducing_arms(), 1e-4)
+        torch.testing.assert_close(model.marginals()[0], mean, rtol=0, atol=1e-3)
+        torch.testing.assert_close(model.marginals()[1], covariance.diagonal(), rtol=1e-5, atol=1e-8)
+    copy.deepcopy(model)  # no graph of gradients grows with the steps
 
 
 def test_a_draw_is_kept_whole_and_the_dictionary_stays_near_its_size(arms, kernel, generator, monkeypatch):

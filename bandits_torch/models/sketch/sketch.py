@@ -10,7 +10,7 @@ from torch.nn.functional import pad
 
 from bandits_torch import validation
 from bandits_torch.models.arms.prior import ArmPrior
-from bandits_torch.models.cholesky import safe_cholesky, solve_lower
+from bandits_torch.models.cholesky import independent, safe_cholesky, solve_lower
 from bandits_torch.models.online_model import ResizableState, held_elsewhere
 from bandits_torch.models.sketch.embedding import ArmEmbedding, FeatureRegression, LeverageSampling
 from bandits_torch.state import HasState
@@ -19,7 +19,6 @@ from bandits_torch.streams import ReplicateStreams
 _LEAST_NOISE = 1e-6  # times the largest prior variance: with less noise ``OneStep`` is not accurate
 _MOST_BYTES = 2**27  # of stored prior covariances between pulled arms and all arms
 _ARMS_AT_ONCE, _PANELS = 1024, 3  # columns whose products stay in a cache; panels of a triangular factor
-_JITTER = 1e-13  # times the largest prior variance: for arms within the span of others
 
 
 class Sketch(ResizableState):
@@ -445,6 +444,7 @@ class OneStep(StoredFeatures):
 
     The reason is that A = Phi_S B Phi_S^T is the sum of the projected features' outer products over all pulls. Unlike
     K_S, the matrix V is well conditioned, so one product with the inverse of its Cholesky factor suffices for all arms.
+    An arm of S within the span of others has a row of zeros in T.
 
     Cost: O(m^2 u + m^3), then O(m^2) for an arm. Memory O(u N) for prior covariances up to 128 MiB; above that, and
     with ``chunk_size``, they are computed at each step, 1 024 or ``chunk_size`` arms at a time.
@@ -557,8 +557,9 @@ class OneStep(StoredFeatures):
         K, weights, rewards = by_arm.index_select(0, dictionary), count[dictionary], total[dictionary]
         identity = torch.eye(len(K), dtype=K.dtype, device=K.device)
         if len(rest):
-            lifted = torch.add(K, identity, alpha=_JITTER * sketch.embedding.scale)
-            shared = torch.cholesky_solve(by_arm.index_select(0, rest).mT, safe_cholesky(lifted))
+            kept, factor = independent(K, sketch.embedding.least)
+            shared = K.new_zeros(len(K), len(rest))
+            shared[kept] = torch.cholesky_solve(by_arm.index_select(0, rest)[:, kept].mT, factor)
             B = (shared * count[rest]) @ shared.mT
             B.diagonal().add_(weights)
             noise = torch.cholesky_inverse(safe_cholesky(B))
@@ -572,10 +573,10 @@ class OneStep(StoredFeatures):
 
     def _cross(self, columns: Tensor | slice) -> Tensor:
         """Prior covariance of the dictionary with arms by index."""
-        prior, dictionary = self.sketch.prior, self.sketch.dictionary
+        dictionary = self.sketch.dictionary
         if self._known:
             return self._rows[:, columns].index_select(0, dictionary)
-        return prior.space_kernel(prior.inputs[self.sketch.arm[dictionary]], prior.inputs[columns]).to_dense()
+        return self.sketch.embedding.kernel(self.sketch.arm[dictionary], columns)
 
     def _store_covariances(self) -> None:
         """Store the prior covariances of arms pulled for the first time, one arm at a time: for several arms at once a
@@ -588,8 +589,7 @@ class OneStep(StoredFeatures):
             more = u + max(32, u // 4) - len(self._rows)
             self._rows, self._square = pad(self._rows, (0, 0, 0, more)), pad(self._square, (0, more, 0, more))
         for place in range(self._known, u):
-            one = prior.inputs[arm[place : place + 1]]
-            self._rows[place] = prior.space_kernel(one, prior.inputs).to_dense()
+            self._rows[place] = self.sketch.embedding.kernel(arm[place : place + 1], slice(None))
             self._square[place, : place + 1] = self._square[: place + 1, place] = self._rows[
                 place, arm[: place + 1]
             ]
