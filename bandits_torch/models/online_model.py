@@ -16,8 +16,9 @@ from botorch.models.model import FantasizeMixin, Model
 from botorch.posteriors import GPyTorchPosterior, Posterior
 from botorch.sampling.base import MCSampler
 from gpytorch.distributions import MultivariateNormal
-from linear_operator import to_linear_operator
-from linear_operator.operators import DiagLinearOperator
+from linear_operator.operators import DenseLinearOperator, DiagLinearOperator, TriangularLinearOperator
+from linear_operator.utils.cholesky import psd_safe_cholesky
+from linear_operator.utils.memoize import cached
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -324,7 +325,29 @@ def joint_posterior(mean: Tensor, covariance: Tensor, noise: float | Tensor) -> 
         covariance = covariance + torch.diag_embed(noise.expand(mean.shape))
     # A linear operator is factorised only for sampling, with jitter if needed. A tensor would be factorised here, which
     # fails for repeated points.
-    return GPyTorchPosterior(MultivariateNormal(mean, to_linear_operator(covariance)))
+    return GPyTorchPosterior(Gaussian(mean, Covariance(covariance)))
+
+
+class Gaussian(MultivariateNormal):
+    """A normal distribution with its variances: GPyTorch raises them to 1e-10, whatever the unit of rewards."""
+
+    @property
+    def variance(self) -> Tensor:
+        """The diagonal of the covariance, ``batch x q``."""
+        return self.lazy_covariance_matrix.diagonal(dim1=-1, dim2=-2).clamp_min(0.0)
+
+
+class Covariance(DenseLinearOperator):
+    """A covariance matrix. A jitter for its Cholesky factor is added in units of its largest variance: GPyTorch adds
+    1e-8, whatever the unit of rewards."""
+
+    @cached(name="cholesky")
+    def _cholesky(self, upper: bool | None = False) -> TriangularLinearOperator:
+        variance = self.tensor.detach().diagonal(dim1=-2, dim2=-1).amax(-1)
+        # A power of 2, because scaling by it changes no digit.
+        unit = torch.ldexp(torch.ones_like(variance), torch.frexp(variance).exponent // 2)[..., None, None]
+        factor = psd_safe_cholesky(self.tensor / unit / unit, upper=bool(upper)) * unit
+        return TriangularLinearOperator(factor, upper=bool(upper))
 
 
 class MarginalPosterior(GPyTorchPosterior):
@@ -350,7 +373,7 @@ class MarginalPosterior(GPyTorchPosterior):
     @property
     def distribution(self) -> MultivariateNormal:  # type: ignore[override]
         """The same marginals as a GPyTorch distribution."""
-        return MultivariateNormal(self.mean.squeeze(-1), DiagLinearOperator(self.variance.squeeze(-1)))
+        return Gaussian(self.mean.squeeze(-1), DiagLinearOperator(self.variance.squeeze(-1)))
 
     def _extended_shape(self, sample_shape: torch.Size = torch.Size()) -> torch.Size:  # noqa: B008
         return sample_shape + self.mean.shape

@@ -167,6 +167,16 @@ def test_the_same_input_twice_can_be_sampled(label):
     assert torch.isfinite(case.model.posterior(X).rsample(torch.Size([3]))).all()
 
 
+@pytest.mark.parametrize("unit", [1e-6, 1e6])
+def test_samples_have_the_posterior_s_variance_in_any_unit_of_rewards(unit):
+    model = models.ArmGP(3, unit**2 * (torch.eye(3, **F64) + 1), 0.1 * unit**2)
+    X = torch.tensor([[0.0], [1.0], [1.0]], **F64)
+    posterior = model.posterior(X)
+    drawn = SobolQMCNormalSampler(torch.Size([512]), seed=0)(posterior)
+    torch.testing.assert_close(drawn.var(0), posterior.variance, rtol=0.1, atol=0)
+    assert (drawn[:, 1] - drawn[:, 2]).abs().max() < 1e-3 * unit
+
+
 def test_utilities_over_lists_take_it(case):
     model, X = case.model, case.choices
     assert 1 <= len(prune_inferior_points(model, X)) <= len(X)
