@@ -17,6 +17,7 @@ from bandits_torch.models import ArmGP, LeverageSampling, OnlineGP, SketchedGP
 from bandits_torch.models.arms.weighted_gp import WeightedGP
 from tests.reference.arm_gp_twins import smooth
 from tests.reference.count_work import CountWork
+from tests.reference.kernels import rbf
 
 N = 20
 DRIFTS = {"forgetting": lambda: ExponentialForgettingKernel(0.6), "wiener": lambda: WienerKernel(0.01)}
@@ -153,6 +154,17 @@ def test_asking_all_arms_does_not_touch_the_covariance_between_them():
     with CountWork() as work:
         model.posterior(model.candidates()).variance.sqrt()
     assert work.numbers < 2 * 2 * N * 5
+
+
+def test_points_of_a_sketch_asked_one_by_one_share_a_solve():
+    arms = torch.rand(400, 2).double()
+    model = SketchedGP(arms, rbf(0.1).requires_grad_(False), 0.1)
+    for arm in range(60):
+        model.observe_arms(torch.tensor(arm), torch.zeros(()).double())
+    m, points = int(model.dictionary_size), model.off_arms()
+    with CountWork() as work:
+        points.posterior(arms.unsqueeze(-2))
+    assert work.numbers < 30 * len(arms) * m < len(arms) * m**2
 
 
 def test_a_fantasy_costs_a_copy_and_not_the_past_again():

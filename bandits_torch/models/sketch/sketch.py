@@ -221,9 +221,11 @@ class Sketch(ResizableState):
         """Mean (..., n), minus the prior mean, and covariance (..., n, n) at inputs x (..., n, d)."""
         embedding, regression = self.solver.features()
         kernel = self.prior.space_kernel
-        z = embedding.at(kernel(self.prior.inputs[embedding.inducing], x).to_dense())
-        covariance = kernel(x).to_dense() - z.mT @ (z - regression.covariance @ z)
-        return regression.weights @ z, covariance
+        # All points are columns of one solve: a batch of solves would copy the factor for each.
+        z = embedding.at(kernel(self.prior.inputs[embedding.inducing], x.flatten(0, -2)).to_dense())
+        lost, mean = z - regression.covariance @ z, regression.weights @ z
+        z, lost = (part.mT.unflatten(0, x.shape[:-1]) for part in (z, lost))
+        return mean.unflatten(0, x.shape[:-1]), kernel(x).to_dense() - z @ lost.mT
 
     @property
     def effective_dimension(self) -> Tensor:
