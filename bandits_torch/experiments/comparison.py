@@ -306,12 +306,12 @@ def policies_for(found: Diagnosis) -> tuple[list[str], str]:
 
 
 def unseen_cycles(problem: Problem, found: Diagnosis | None) -> list[str]:
-    """A line if the clearest common cycle of a table was not found in the rows that policies learn from."""
+    """A line if a table has a clear common cycle, and no cycle is known from the rows that policies learn from."""
     if found is None or not found.periods or problem.knowledge.cycles is not None:
         return []
     steps = f"{found.periods[0].length / found.gap:.3g}"
     return [
-        f"a cycle of {steps} steps was not found in the rows learned from, so it counts as change; --option "
+        f"no cycle is taken from the rows learned from, so one of {steps} steps counts as change; --option "
         f"problem.cycles={steps} gives it to auto"
     ]
 

@@ -48,7 +48,7 @@ class IntelTemperature(Replay):
         day: the first played day, year-month-day.
         days: number of days to play.
         filled: whether filled values are played if a reading is missing; False masks them.
-        options: as for ``Replay``: prior_mean, noise_fraction, forgetting_rate, horizon, replicates.
+        options: as for ``Replay``: prior_mean, noise_fraction, forgetting_rate, cycles, horizon, replicates.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class MoleneWind(Replay):
 
     Args:
         data: ``molene_weather.npz``, or its folder.
-        options: as for ``Replay``: warm_up, prior_mean, noise_fraction, forgetting_rate, horizon, replicates.
+        options: as for ``Replay``: warm_up, prior_mean, noise_fraction, forgetting_rate, cycles, horizon, replicates.
     """
 
     _quantity = "wind"
@@ -148,7 +148,7 @@ class BeijingPM25(Replay):
         history_days: number of days of history.
         filled: whether filled values are played if a reading is missing; False masks them.
         horizon: number of hours to play; None: to the end of the record.
-        options: as for ``Replay``: prior_mean, noise_fraction, forgetting_rate, replicates.
+        options: as for ``Replay``: prior_mean, noise_fraction, forgetting_rate, cycles, replicates.
 
     Raises ValueError for ``history_days`` below 1, and what ``Replay`` refuses.
     """

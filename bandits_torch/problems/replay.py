@@ -64,6 +64,8 @@ class Replay(Problem):
         noise_fraction: share in (0, 1) of the arms' average variance that is the noise variance, instead of the
             estimate (Chowdhury & Gopalan 2017, section 6, use 0.05).
         forgetting_rate: in [0, 1), instead of the estimate.
+        cycles: periods, in median gaps between rows, of the arms' cycles in past rows, for ``auto``: a number or
+            several; ``"find"``: those found in these rows (``find_periods``); None: no cycles.
         horizon: number of rows to play; None: all.
         replicates: number of runs in the batch; all see the same rewards.
 
@@ -86,9 +88,11 @@ class Replay(Problem):
         prior_mean: str | float = "arm",
         noise_fraction: float | None = None,
         forgetting_rate: float | None = None,
+        cycles: str | float | Sequence[float] | None = None,
         horizon: int | None = None,
         replicates: int = 1,
     ) -> None:
+        checked_periods(cycles)
         if isinstance(table, RewardTable):
             validation.require(times is None, "times", times, "None beside a RewardTable, which has its own")
         else:
@@ -117,7 +121,9 @@ class Replay(Problem):
             name, size = unit_of(float(gap))
             self._step_length = f"{float(gap) / size:.4g} {name}{'' if gap == size else 's'} (the median gap)"
         self.history, self.history_times = past.rewards, past.times
-        self.knowledge, self.fit = knowledge_from(past, warm_up, prior_mean, noise_fraction, forgetting_rate)
+        known, self.fit = knowledge_from(past, warm_up, prior_mean, noise_fraction, forgetting_rate)
+        seen = past.rewards.numpy(), cast(Tensor, past.times).numpy()
+        self.knowledge = replace(known, cycles=fit_cycles(*seen, cycles))
         has_reward = ~torch.isnan(rewards).all(-1)
         steps = int(has_reward.sum())
         if horizon is not None:
@@ -211,12 +217,9 @@ def replay(
     Args:
         data: the file.
         rewards, time_column, ignore, long, missing, header, separator, decimal, encoding: as for ``read_table``.
-        warm_up, prior_mean, noise_fraction, forgetting_rate, horizon, replicates: as for ``Replay``.
-        cycles: periods, in units of ``time``, of the arms' cycles in past rows, for ``auto``: a number or several;
-            ``"find"``: those found in these rows (``find_periods``); None: no cycles.
+        warm_up, prior_mean, noise_fraction, forgetting_rate, cycles, horizon, replicates: as for ``Replay``.
     """
-    checked_periods(cycles)
-    problem = Replay(
+    return Replay(
         read_table(
             data,
             rewards,
@@ -233,12 +236,10 @@ def replay(
         prior_mean=prior_mean,
         noise_fraction=noise_fraction,
         forgetting_rate=forgetting_rate,
+        cycles=cycles,
         horizon=horizon,
         replicates=replicates,
     )
-    past, times = problem.history.cpu().numpy(), cast(Tensor, problem.history_times).cpu().numpy()
-    problem.knowledge = replace(problem.knowledge, cycles=fit_cycles(past, times, cycles))
-    return problem
 
 
 def _split(

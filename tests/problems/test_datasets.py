@@ -110,6 +110,9 @@ def test_steps_are_units_of_time_and_folders_are_searched(tmp_path: Path, name: 
     assert problem.history_times[-1] <= 0
     by_file = make(name, data=tmp_path / FILES[name], **MADE_UP[name][1])  # type: ignore[arg-type]
     torch.testing.assert_close(by_file.table, problem.table, equal_nan=True)
+    # A race on any record advises this option.
+    assert problem.knowledge.cycles is None
+    assert list(_made_up(tmp_path, name, cycles=20).knowledge.cycles.periods) == [20.0]
 
 
 def test_intel_plays_the_day_with_the_motes_that_worked(tmp_path: Path) -> None:

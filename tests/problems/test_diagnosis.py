@@ -259,7 +259,7 @@ def test_a_race_says_which_cycle_its_past_rows_do_not_show(tmp_path):
     np.savetxt(file, rewards, delimiter=",", header="a,b,c", comments="")
     found = diagnose(read_table(file))
     assert unseen_cycles(replay(file), found) == [
-        "a cycle of 24 steps was not found in the rows learned from, so it counts as change; --option "
+        "no cycle is taken from the rows learned from, so one of 24 steps counts as change; --option "
         "problem.cycles=24 gives it to auto"
     ]
     told = replay(file, cycles=24)
