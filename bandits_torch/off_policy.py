@@ -322,7 +322,7 @@ def _player(
             seeded = {"seed": seed + number} if recipe.seeded else {}
             return recipe.call(log.num_arms, **(known | seeded | options))
 
-        return under_contexts, log.times[first:].tolist()
+        return under_contexts, _one_by_one(log.times)[first:].tolist()
     validation.known_names(f"options of {policy}", options, recipes.registered(policy).options)
     rows = len(log.arms)
     expected = "longer, or warm_up larger: the recipe estimates its prior knowledge from the beginning"

@@ -93,6 +93,10 @@ def test_rows_of_one_time_count_as_spread_over_the_gap_to_the_next():
     assert value(milliseconds, "tv_gp_ucb", replays=2).value == pytest.approx(expected.value, rel=1e-6)
     at_once = replace(each, times=torch.zeros(1200).double())
     assert value(at_once, "tv_gp_ucb", replays=2).value == pytest.approx(expected.value, rel=1e-6)
+    under = Log(rows[:300].double(), arms[:300], rewards[:300], contexts=(rows[:300] % 2).double()[:, None])
+    expected = value(under, "auto", replays=2).value
+    at_once = replace(under, times=torch.zeros(300).double())
+    assert value(at_once, "auto", replays=2).value == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("estimator", ["snips", "dr"])
