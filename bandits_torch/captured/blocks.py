@@ -18,7 +18,7 @@ from botorch.acquisition.analytic import LogExpectedImprovement
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.arm_context import ArmContext, mask_of
+from bandits_torch.arm_context import mask_of
 from bandits_torch.captured.steps import (
     ArmSteps,
     AveragingSteps,
@@ -309,15 +309,9 @@ class ProblemInputs:
     """
 
     def __init__(self, problem: Problem, streams: ReplicateStreams) -> None:
-        name = type(problem).__name__
-        if problem.dim:
-            raise refused(name, "arms by index can be, points of a domain cannot")
-        if type(problem).pull is not Problem.pull or type(problem).score is not Problem.score:
-            raise refused(name, "it overrides pull or score")
-        if isinstance(problem.available(1), ArmContext):
-            raise refused(name, "every step has a context")
-        if not (problem.noise_is_added and _adds_noise_to_expected(type(problem))):
-            raise refused(name, "its noise may depend on the arms pulled (noise_is_added is not declared)")
+        why = problem.why_not_in_blocks()
+        if why:
+            raise refused(type(problem).__name__, why)
         self.problem, self.streams = problem, streams
         self._none = torch.zeros(streams.replicates, dtype=torch.long, device=problem.arms.device)
 
@@ -357,13 +351,6 @@ def _stacked(values: list[Tensor]) -> Tensor:
         for value in values
     )
     return first.unsqueeze(0) if same else torch.stack(values)
-
-
-def _adds_noise_to_expected(kind: type) -> bool:
-    """Whether ``noise_is_added`` was declared in the class that defines ``noise``, or in a subclass of it."""
-    order = kind.__mro__
-    declared = next(i for i, base in enumerate(order) if "noise_is_added" in vars(base))
-    return declared <= next(i for i, base in enumerate(order) if "noise" in vars(base))
 
 
 def block(steps: CapturedSteps, count: int, given: Given) -> Given:

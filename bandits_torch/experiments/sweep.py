@@ -222,6 +222,9 @@ class FromStep(Problem):
     def time(self, step: int) -> float:
         return self._problem.time(self._of(step))
 
+    def why_not_in_blocks(self) -> str:
+        return self._problem.why_not_in_blocks()
+
     def _of(self, step: int) -> int:
         self.check_step(step)
         return self._before + step

@@ -167,6 +167,24 @@ class Problem(ABC):
         """The time of the step, in the problem's unit; by default k for step k."""
         return float(step)
 
+    def why_not_in_blocks(self) -> str:
+        """Why steps cannot be played in blocks, where noise is drawn before arms are chosen; empty if they can."""
+        kind = type(self)
+        if self.dim:
+            return "arms by index can be, points of a domain cannot"
+        if kind.pull is not Problem.pull or kind.score is not Problem.score:
+            return "it overrides pull or score"
+        if isinstance(self.available(1), ArmContext):
+            return "every step has a context"
+        # noise_is_added counts if it was declared in the class that defines noise, or in a subclass of it.
+        declared, noise = (
+            next(i for i, base in enumerate(kind.__mro__) if name in vars(base))
+            for name in ("noise_is_added", "noise")
+        )
+        if not self.noise_is_added or declared > noise:
+            return "its noise may depend on the arms pulled (noise_is_added is not declared)"
+        return ""
+
     def summary(self) -> list[str]:
         """Lines on what was read and estimated; empty for a simulated problem."""
         return []

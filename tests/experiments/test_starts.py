@@ -64,6 +64,8 @@ def test_each_start_is_played_afresh_and_scored_alone():
     )
     assert float(starts.regret["ucb"][2]) == float(alone.regret.mean())
     assert len(starts.random) == 6
+    in_blocks = play_starts(problem, {"ucb": build("gp_ucb")}, problem.horizon, seed=3, capture=True)
+    torch.testing.assert_close(in_blocks.regret, starts.regret)
 
 
 def test_a_start_pulls_as_the_problem_does_also_if_rewards_are_not_expectation_plus_noise():
