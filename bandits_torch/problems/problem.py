@@ -172,8 +172,8 @@ class Problem(ABC):
         kind = type(self)
         if self.dim:
             return "arms by index can be, points of a domain cannot"
-        if kind.pull is not Problem.pull or kind.score is not Problem.score:
-            return "it overrides pull or score"
+        if any(getattr(kind, one) is not getattr(Problem, one) for one in ("pull", "score", "trace")):
+            return "it overrides pull, score or trace"
         if isinstance(self.available(1), ArmContext):
             return "every step has a context"
         # noise_is_added counts if it was declared in the class that defines noise, or in a subclass of it.

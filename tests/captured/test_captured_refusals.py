@@ -106,6 +106,11 @@ class OwnPull(GPDraws):
         return super().pull(step, arm, streams)
 
 
+class OwnTrace(GPDraws):
+    def trace(self, step, arm):
+        return {"pulled": arm.double()}
+
+
 class StepNoise(NoisyArms):
     noise_is_added = True
 
@@ -116,7 +121,8 @@ class StepNoise(NoisyArms):
 def test_problems_whose_rewards_cannot_be_laid_out_and_one_that_says_its_can():
     for kind, match in (
         (NoisyArms, "its noise may depend on the arms"),
-        (OwnPull, "overrides pull or score"),
+        (OwnPull, "overrides pull, score or trace"),
+        (OwnTrace, "overrides pull, score or trace"),
     ):
         problem = kind(num_arms=12)
         refused(recipes.build("gp_ucb", problem, replicates=1, horizon=30), problem, match)
