@@ -85,14 +85,12 @@ def asked_race(
     if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
         raise ValueError(f"device must be cpu or cuda, got {device!r}")
     entry = catalogue().problems[name]
-    if entry.needs_data and data is None:
-        raise ValueError(f"data must be given for problem {name!r}: the path of its file, got None")
     if data is not None and not entry.needs_data:
         raise ValueError(
             f"data must be None for problem {name!r}, which reads no file, got {str(data)!r}: without --problem the "
             "file is replayed"
         )
-    _require_file(data)
+    _require_file(data, [name] if entry.needs_data else [])
     accepted = {"problem": entry.options}
     sent = send_options(option, accepted | {one: catalogue().policies[one].options for one in names})
     built_for = DEFAULT_HORIZON if horizon is None and data is None else horizon
@@ -108,18 +106,22 @@ def asked_sweep(
     names = different_names("problem", problems, catalogue().problems)
     raced = different_names("policy", policies, catalogue().policies)
     known_name("engine", engine, catalogue().engines)
-    if data is not None and not any(catalogue().problems[name].needs_data for name in names):
+    reading = [name for name in names if catalogue().problems[name].needs_data]
+    if data is not None and not reading:
         raise ValueError(
             f"data must be None for problems that read no file ({', '.join(names)}), got {str(data)!r}"
         )
-    _require_file(data)
+    _require_file(data, reading)
     accepted = {name: catalogue().problems[name].options for name in names}
     accepted |= {name: catalogue().policies[name].options for name in raced}
     sent = send_options(option, accepted, problem="")
     return {name: sent[name] for name in names}, {name: sent[name] for name in raced}
 
 
-def _require_file(data: Path | None) -> None:
+def _require_file(data: Path | None, reading: Sequence[str]) -> None:
+    """Raise an error unless there is a file, which the problems ``reading`` need."""
+    if data is None and reading:
+        raise ValueError(f"data must be given for problem {reading[0]!r}: the path of its file, got None")
     if data is not None and not data.exists():
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(data))
 

@@ -67,6 +67,7 @@ ANSWERED = [
         "data must be None for problems that read no file (gp), got 'my.csv'",
     ),
     ("sweep --problems replay,gp --data no/such.csv", 2, "no/such.csv: No such file or directory"),
+    ("sweep --problems gp,replay", 2, "data must be given for problem 'replay'"),
     ("sweep --replicates 0", 2, "replicates must be an integer >= 1, got 0"),
     ("rerun no/such/run.json", 2, "No such file or directory"),
 ]
