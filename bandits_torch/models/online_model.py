@@ -403,7 +403,7 @@ def broadcast(name: str, *shapes: Sequence[int]) -> torch.Size:
 
 
 def noise_added(
-    model: OnlineModel, X: Tensor, output_indices: list[int] | None, observation_noise: bool | Tensor
+    model: Any, X: Tensor, output_indices: list[int] | None, observation_noise: bool | Tensor
 ) -> float | Tensor:
     """Variances to add to a posterior at X for BoTorch's arguments; they broadcast to ``batch x q``."""
     one = output_indices in (None, [0])

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from botorch.acquisition.objective import ScalarizedPosteriorTransform
 from botorch.models.utils.gpytorch_modules import (
     get_covar_module_with_dim_scaled_prior,
     get_gaussian_likelihood_with_lognormal_prior,
@@ -210,6 +211,11 @@ def test_the_mixture_is_a_botorch_model_with_gradients():
     expected = (m + w.new_tensor([[5.0], [-5.0]])) / unit
     torch.testing.assert_close(posterior.mean[..., 0, 0], expected.mT, rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(posterior.variance[..., 0, 0], (v / unit.square()).mT, rtol=1e-8, atol=1e-10)
+    minus = ScalarizedPosteriorTransform(w.new_tensor([-3.0]))
+    noisy = mixture.posterior(X, observation_noise=True, posterior_transform=minus)
+    torch.testing.assert_close(noisy.mean, -3 * posterior.mean)
+    noise = ((w * scale * model.noise_variance).sum(-1, keepdim=True) / unit.square()).mT
+    torch.testing.assert_close(noisy.variance[..., 0, 0], 9 * (posterior.variance[..., 0, 0] + noise))
 
     def index(at):
         posterior = mixture.posterior(at)

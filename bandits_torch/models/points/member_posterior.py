@@ -11,12 +11,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import Model
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from bandits_torch import validation
-from bandits_torch.models.online_model import MarginalPosterior
+from bandits_torch.models.online_model import MarginalPosterior, noise_added
 
 CONSTANT = 1.0  # prior variance of the unknown mean, in units of the prior variance about it
 _NEAR = 1e-16  # least r^2: a square root of 0 has no gradient
@@ -254,6 +255,9 @@ class MemberMixture(Model):
 
         K(x, z) = sum w_p (s_p C_p(x, z) + (mu_p(x) + o - m(x)) (mu_p(z) + o - m(z))).
 
+    Attributes:
+        noise_variance: (S,) L / u^2, which ``observation_noise=True`` adds.
+
     Source: moments of a mixture. Raises ValueError for shapes that do not fit, and for X of more than one point.
     """
 
@@ -275,6 +279,8 @@ class MemberMixture(Model):
         validation.of_shape("unit", unit, alone)
         self.members, self.weights, self.scale = members, weights, scale
         self.offset, self.unit = offset, unit
+        noise = (weights * scale * members.noise_variance).sum(-1)
+        self.noise_variance = noise / unit.square()
         self._pending: tuple[Tensor, Tensor, Tensor] | None = None
         if pending is not None:
             S, D = alone[0], members.dim + 1
@@ -284,7 +290,6 @@ class MemberMixture(Model):
                 mean, _ = members.moments(Z, then)
                 off = mean - weights.unsqueeze(-2) @ mean
                 self._pending = Z, then, off
-                noise = (weights * scale * members.noise_variance).sum(-1)
                 A = self._between(Z, then, off)
                 A = A + torch.diag_embed(noise.unsqueeze(-1).expand(A.shape[:-1]))
                 self._root = torch.linalg.cholesky(A)
@@ -299,10 +304,19 @@ class MemberMixture(Model):
         """(S,)."""
         return self.members.batch_shape[:1]
 
-    def posterior(self, X: Tensor, *_unused: Any, **_also_unused: Any) -> MarginalPosterior:
-        """The mixture's mean and variance at X, ``t_batch x 1 x (d + 1)``, ``t_batch`` broadcast with (S,)."""
+    def posterior(
+        self,
+        X: Tensor,
+        output_indices: list[int] | None = None,
+        observation_noise: bool | Tensor = False,
+        posterior_transform: PosteriorTransform | None = None,
+    ) -> Any:
+        """The mixture's mean and variance at X, ``t_batch x 1 x (d + 1)``, ``t_batch`` broadcast with (S,). The other
+        arguments are those of ``OnlineModel.posterior``."""
         ok = X.dim() >= 2 and X.shape[-2:] == (1, self.members.dim + 1)
         validation.shape_is("X", X, ok, f"t_batch x 1 x {self.members.dim + 1}: one point, time the last")
+        plain = observation_noise is False and output_indices is None
+        noise = 0.0 if plain else noise_added(self, X, output_indices, observation_noise)
         # torch.broadcast_shapes would import sympy, which takes half a second.
         batch = np.broadcast_shapes(X.shape[:-2], self.batch_shape)
         points = X.squeeze(-2).expand(*batch, X.shape[-1]).reshape(-1, *batch[-1:], X.shape[-1]).movedim(0, 1)
@@ -317,7 +331,9 @@ class MemberMixture(Model):
         unit = self.unit.unsqueeze(-1)
         mean = (centre.squeeze(-2) + self.offset.unsqueeze(-1)) / unit  # S x b
         variance = spread.squeeze(-2) / unit.square()
-        return MarginalPosterior(*(m.movedim(0, 1).reshape(*batch, 1).to(X) for m in (mean, variance)))
+        mean, variance = (m.movedim(0, 1).reshape(*batch, 1) for m in (mean, variance))
+        found = MarginalPosterior(mean.to(X), (variance + noise).to(X))
+        return found if posterior_transform is None else posterior_transform(posterior=found, X=X)
 
     def _between(self, X: Tensor, time: Tensor, off: Tensor) -> Tensor:
         """K between points (S, b, d) and the pending ones, (S, b, k). ``off`` (S, P, b): the members' means at the

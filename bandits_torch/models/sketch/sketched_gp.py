@@ -329,7 +329,6 @@ class OffArms(Model):
         output_indices: list[int] | None = None,
         observation_noise: bool | Tensor = False,
         posterior_transform: PosteriorTransform | None = None,
-        **_unused: Any,
     ) -> Posterior:
         """Joint posterior at X, ``t_batch x q x d`` features."""
         model = self.model
@@ -339,7 +338,7 @@ class OffArms(Model):
         points = torch.broadcast_shapes(X.shape[:-2], model.batch_shape)
         mean, covariance = moments_at(model.sketches, X.expand(*points, *X.shape[-2:]))
         found = joint_posterior(mean + model.prior_mean, covariance, noise)
-        return found if posterior_transform is None else posterior_transform(found)
+        return found if posterior_transform is None else posterior_transform(posterior=found, X=X)
 
 
 def moments_at(sketches: Sequence[Sketch], inputs: Tensor) -> tuple[Tensor, Tensor]:
