@@ -122,6 +122,15 @@ def test_a_conditioned_model_can_be_copied():
     assert int(conditioned.num_observations) == 6
 
 
+def test_fantasies_of_a_sketch_can_be_fantasized_again():
+    model, sampler = models.SketchedGP(X := torch.rand(5, 2, **F64), RBFKernel(), 0.1), SobolQMCNormalSampler
+    model.observe(torch.tensor([[0.0], [3.0]], **F64), X[:2, :1])
+    twice = model
+    for shape in ([4], [2]):
+        twice = twice.fantasize(torch.tensor([[1.0], [2.0]], **F64), sampler(torch.Size(shape), seed=0))
+    assert twice.posterior(torch.tensor([[4.0]], **F64)).mean.shape == (2, 4, 1, 1)
+
+
 @pytest.mark.parametrize("label", [label for label in twins.MODELS if "OnlineGP" not in label])
 def test_models_over_arms_know_one_noise_and_refuse_another(label):
     """It was dropped without a word: joint entropy search conditioned on noisy optima."""
