@@ -81,6 +81,16 @@ class Domain:
         """d."""
         return self.bounds.shape[-1]
 
+    @property
+    def scaled_constraints(self) -> list[Constraint]:
+        """The constraints, which each free coordinate changes by at most 1: BoTorch allows errors of 1e-8."""
+        sides = self.bounds[1] - self.bounds[0]
+        sides[..., list(self.fixed_features)] = 0.0
+        sizes = [float((c * sides[i]).abs().max()) or 1.0 for i, c, _ in self.inequality_constraints]
+        return [
+            (i, c / u, rhs / u) for (i, c, rhs), u in zip(self.inequality_constraints, sizes, strict=True)
+        ]
+
     @staticmethod
     def differs(value: float | Tensor) -> TypeGuard[Tensor]:
         """Whether replicates have different fixed values."""
@@ -147,7 +157,7 @@ class Domain:
             points = get_polytope_samples(
                 n,
                 torch.stack([low, high]),
-                inequality_constraints=list(self.inequality_constraints),
+                inequality_constraints=self.scaled_constraints,
                 equality_constraints=fixed or None,
                 seed=seed,
                 n_burnin=_BURN_IN,

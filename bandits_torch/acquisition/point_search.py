@@ -198,9 +198,7 @@ class _InBoxes(AcquisitionFunction):
             for i in domain.fixed_features
         }
         low, side = self.low[0], self.side[0]  # a domain with constraints has the same box in all replicates
-        constraints = [
-            (i, c * side[i], rhs - float(c @ low[i])) for i, c, rhs in domain.inequality_constraints
-        ]
+        constraints = [(i, c * side[i], rhs - float(c @ low[i])) for i, c, rhs in domain.scaled_constraints]
         bounds = torch.stack([torch.zeros_like(low), torch.ones_like(low)])
         return Domain(bounds, constraints, fixed)
 

@@ -14,7 +14,8 @@ from bandits_torch.acquisition import PathwisePointDraw, PointSearch
 from bandits_torch.acquisition.point_search import GridSearch, LoweredEnds
 from bandits_torch.policies import Observation
 
-UNITS = {"the same": (1.0, 1.0), "long": (2.0**20, 1.0), "short": (2.0**-20, 1.0), "small": (1.0, 2.0**-20)}
+SIDES = {"the same": 1.0, "long": 2.0**20, "very long": 2.0**40, "short": 2.0**-20}
+UNITS = {name: (side, 1.0) for name, side in SIDES.items()} | {"small": (1.0, 2.0**-20)}
 
 
 def bound(side, reward):
@@ -40,7 +41,7 @@ def found(name, **about):
 
 
 @pytest.mark.parametrize("about", [{}, {"fixed": True}, {"constrained": True}], ids=str)
-@pytest.mark.parametrize("name", ["long", "short", "small"])
+@pytest.mark.parametrize("name", ["long", "short", "small", "very long"])
 def test_the_best_point_is_the_same_in_other_units(name, about):
     X, value = found(name, **about)
     usual, best = found("the same", **about)

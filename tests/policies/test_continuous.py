@@ -142,8 +142,9 @@ def test_bounds_constraints_and_contexts_of_a_step_are_kept():
         assert (policy.choose(11.0, domain).why["index"] <= free + 1e-6).all()
 
 
-def test_a_narrow_polytope_is_sampled():
-    sliver = Domain(SQUARE.bounds, [(torch.tensor([0, 1]), torch.ones(2).double(), 1.99)])
+@pytest.mark.parametrize("unit", [1.0, 1e-9])
+def test_a_narrow_polytope_is_sampled(unit):
+    sliver = Domain(unit * SQUARE.bounds, [(torch.tensor([0, 1]), torch.ones(2).double(), 1.99 * unit)])
     assert sliver.contains(sliver.sample(5, 0), 1e-9).all()
 
 
