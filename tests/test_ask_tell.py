@@ -110,7 +110,9 @@ def test_the_first_answer_counts_and_the_others_say_that_they_do_not():
 
 def test_arms_that_come_to_a_policy_come_with_the_width_of_their_number():
     policy = IndexPolicy(arm_gp((1,)), UpperConfidenceBound, width=SrinivasBayesianWidth(N, 0.1))
-    with pytest.raises(ValueError, match="width must be given: SrinivasBayesianWidth depends on the number"):
+    with pytest.raises(
+        ValueError, match="width must be given: SrinivasBayesianWidth was made for the present"
+    ):
         policy.add_arms(ARMS[:1] + 5)
     wider = SrinivasBayesianWidth(N + 1, 0.1)
     policy.add_arms(ARMS[:1] + 5, width=wider)

@@ -258,15 +258,14 @@ class IndexPolicy(Policy):
 
         Args:
             arms, prior_mean: see ``ArmGP.with_arms``, which has the same cost.
-            width: replaces the policy's width; needed if that depends on the number of arms.
+            width: replaces the policy's width; needed if that, or its gain, was made for the present arms.
 
         A state saved later can be loaded into a policy built with all arms. Raises ValueError, with nothing changed, if
         the width is missing, and as ``ArmGP.with_arms``.
         """
-        counts = width is None and hasattr(self.width, "num_arms")
-        validation.require(
-            not counts, "width", width, f"given: {type(self.width).__name__} depends on the number of arms"
-        )
+        old = width is None and self.width is not None and self.width.of_arms
+        expected = f"given: {type(self.width).__name__} was made for the present arms"
+        validation.require(not old, "width", width, expected)
         if width is not None:
             validation.instance("width", width, Width, "a Width")
         self.model = self.model.with_arms(arms, prior_mean)

@@ -65,6 +65,8 @@ class MaximumGain:
     such entries of a tensor give NaN instead.
     """
 
+    of_arms = True
+
     def __init__(
         self, covariance: Tensor, noise_variance: float | Tensor, max_points: int, upper_bound: bool = True
     ) -> None:
@@ -161,6 +163,12 @@ class Width(Described, ABC):
     """A rule for the number that multiplies sigma. Subclasses implement ``at``."""
 
     of_steps_alone = False  # whether it depends on the step alone, not on what the model has learned
+
+    @property
+    def of_arms(self) -> bool:
+        """Whether it, its ``base`` or its ``gain`` was made for one set of arms, by their number or covariance."""
+        parts = vars(self).values()
+        return hasattr(self, "num_arms") or any(getattr(part, "of_arms", False) for part in parts)
 
     def __call__(self, step: int | Tensor, model: OnlineModel) -> Tensor:
         """``at``, after checks: ValueError for an integer step below 1, and for a width that must be bound first."""

@@ -348,6 +348,21 @@ def test_a_width_that_comes_with_more_arms_is_bound_too():
     assert played.width.window == 3
 
 
+@pytest.mark.parametrize(
+    "width",
+    [
+        DriftAwareWidth(SrinivasBayesianWidth(4, 0.1), 0.2),
+        IGPWidth(1.0, 0.1, 0.1, gain=MaximumGain(torch.eye(4).double(), NOISE, 9)),
+    ],
+)
+def test_a_width_made_for_the_present_arms_is_not_kept_for_more(width):
+    features = torch.linspace(0, 1, 4).double().unsqueeze(-1)
+    played = IndexPolicy(ArmGP(features, RBFKernel().double(), NOISE), UpperConfidenceBound, width=width)
+    with pytest.raises(ValueError, match=r"width must be given: \w+ was made for the present arms, got None"):
+        played.add_arms(torch.tensor([[2.0]]).double())
+    assert played.num_arms == 4
+
+
 def test_it_is_the_formula_over_pairs() -> None:
     model = OnlineGP(RBFKernel().double(), 0.1, input_dim=1)
     width = CGPUCBWidth(20, 40, 0.1)
