@@ -125,6 +125,15 @@ def test_numbers_are_searched_again_beside_the_values_chosen():
     assert float(value) == pytest.approx(-((0.375 - 0.45) ** 2), abs=1e-6)
 
 
+def test_the_opening_is_of_points_that_may_be_played():
+    space = Space(AXES)
+    domain, search = space.domain({"layers": (3.0, 4.0)}, {"kind": 2.0}), MixedSearch(initial=3, space=space)
+    for step in range(3):
+        opening = search.opening(domain, step, 2, 0)
+        torch.testing.assert_close(opening, space.snap(domain.samples(3, 0, 2)[step]))
+        assert domain.contains(opening).all()
+
+
 def test_replicates_are_searched_apart():
     space = Space({"n": Axis(0.0, 4.0, step=1.0), "x": Axis()})
     tops = torch.tensor([[0.1, 0.3], [0.9, 0.7]]).double()

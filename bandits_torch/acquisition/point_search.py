@@ -73,7 +73,7 @@ class PointSearch:
         """Points (S, d) of the initial design after ``step`` others, equal in all replicates; None after the last."""
         if step >= self.initial:
             return None
-        return domain.samples(self.initial, seed, replicates)[step]
+        return domain.fix(self.values(domain.samples(self.initial, seed, replicates)[step]))
 
     def maximise(
         self,
