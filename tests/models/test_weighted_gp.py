@@ -22,12 +22,16 @@ def data(steps: int, num_arms: int = 8) -> tuple[torch.Tensor, torch.Tensor]:
     return arm, torch.randn(steps, 1, generator=generator, dtype=torch.float64)
 
 
-def test_nothing_overflows_or_grows_in_a_long_run() -> None:
-    model = WeightedGP(8, covariance(), 0.1, discount=0.9)
-    arm, reward = data(3000)
+@pytest.mark.parametrize(("discount", "steps"), [(0.9, 3000), (0.5, 1071)])
+def test_nothing_overflows_or_grows_in_a_long_run(discount: float, steps: int) -> None:
+    """Also while the weight of an arm pulled once, at first, underflows."""
+    model, recent = (WeightedGP(8, covariance(), 1e-4, discount=discount) for _ in range(2))
+    arm, reward = data(steps)
+    arm[1:] %= 7
+    arm[0] = 7
     model.observe(arm, reward)
-    assert model.weight.sum() <= 1 / (1 - 0.9) + 1e-9  # raw weights 0.9^{-t} would stand at 1e137
-    recent = WeightedGP(8, covariance(), 0.1, discount=0.9)
+    assert model.weight[7] > 0
+    assert model.weight.sum() <= 1 / (1 - discount) + 1e-9  # raw weights 0.9^{-t} would stand at 1e137
     recent.observe(arm[-400:], reward[-400:])
     every = torch.arange(8, dtype=torch.float64).unsqueeze(-1)
     torch.testing.assert_close(model.posterior(every).mean, recent.posterior(every).mean)

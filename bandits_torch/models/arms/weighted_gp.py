@@ -223,7 +223,9 @@ class WeightedGP(ArmModel):
             rows = torch.linalg.solve_triangular(factor.mT, half, upper=True)
             weight, square, reward = (_at(sums, arm) for sums in (self.weight, self.square, self.reward))
             held = weight > 0  # arms without weight have rows of zeros
-            share = torch.where(held, reward / (weight * self.noise_variance.unsqueeze(-1)).sqrt(), 0.0)
+            # The sums underflow together, so their quotient remains of the size of a reward.
+            root = (weight / self.noise_variance.unsqueeze(-1)).sqrt()
+            share = torch.where(held, reward / weight * root, 0.0)
             mean = (share.unsqueeze(-2) @ rows).squeeze(-2)
             lost = torch.where(held, 1 - square / weight, 0.0).unsqueeze(-1)
             self._belief = _Belief(mean, half, rows, lost)
