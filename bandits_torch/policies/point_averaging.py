@@ -228,10 +228,13 @@ class PointAveraging(Policy):
         before the latest observation."""
         self.clock.check_not_past(validation.finite_number("time", time))
         each = points.expand(self.replicates, *points.shape[-2:]).transpose(0, 1)
-        posterior = self.mixture().posterior(self._inputs(each, time).unsqueeze(-2))
+        unit = self._factor.unsqueeze(-1)  # divided by last, as in ``predict``
+        posterior = self._mixture(torch.ones_like(self._factor)).posterior(
+            self._inputs(each, time).unsqueeze(-2)
+        )
         moments = posterior.mean, posterior.variance
         mean, variance = (moment.reshape(-1, self.replicates).mT for moment in moments)
-        return mean, variance
+        return mean / unit, variance / unit / unit
 
     @torch.no_grad()
     def components(self, time: float, points: Tensor) -> tuple[Tensor, Tensor, Tensor]:

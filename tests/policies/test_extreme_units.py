@@ -61,9 +61,9 @@ def believed(policy):
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("power", [-1040, -997, -399, -100, 100, 460])
+@pytest.mark.parametrize("power", [-1040, -997, -450, -399, 100, 460])
 def test_no_unit_of_rewards_changes_what_is_chosen(way, power):
-    unit = 2.0**power  # from numbers that have lost some digits over 1e-300, 1e-120, 1e-30, 1e30 to 3e138
+    unit = 2.0**power  # from numbers that have lost some digits over 1e-300, 1e-135, 1e-120, 1e30 to 3e138
     (plain, before), (chosen, policy) = ordinary(way), played(way, unit)
     if way == "points":
         # Searches end within rounding, which adds up.
@@ -76,6 +76,8 @@ def test_no_unit_of_rewards_changes_what_is_chosen(way, power):
     mean, variance = predicted(way, policy)
     torch.testing.assert_close(mean / unit, predicted(way, before)[0], rtol=1e-2, atol=1e-3)
     assert variance.isfinite().all()
+    if abs(power) < 511:  # otherwise variances underflow
+        torch.testing.assert_close(variance / unit / unit, predicted(way, before)[1], rtol=1e-2, atol=1e-3)
 
 
 @pytest.mark.parametrize(("factor", "shift"), [(1000.0, 5000.0), (1e-6, -3.0)])
