@@ -22,12 +22,9 @@ _FEWEST = 40  # rows
 _EDGE = 5  # rewards that an arm must have on either side of a jump
 _SHARES = ((0.8, 1.28), (0.95, 1.96))  # shares of distances, and their quantiles in normal noise
 _BEYOND = 3.0  # robust deviations from the neighbours
-_DEGREE, _STEPS, _MOST_SQUARE = (
-    3,
-    30,
-    9.0,
-)  # of the logarithm of the noise's variance; of its fit; in variances
-_NEAR, _LEAST = 21, 0.01  # rows whose mean, and share of the mean over time, the variance does not fall below
+# The noise's variance over time: degree of its logarithm, steps of its fit, largest square of a difference in
+# variances; rows whose mean, and share of the mean over time, it does not fall below.
+_DEGREE, _STEPS, _MOST_SQUARE, _NEAR, _LEAST = 3, 30, 9.0, 21, 0.01
 _DROP = 4.6  # in twice the log-likelihood: 90 % quantile of the chi-square distribution with two degrees of freedom
 # If a smaller share of an arm's rewards differs from their median, a jump must also show in the rate of such rewards.
 _RARE = 0.2
@@ -122,10 +119,8 @@ def find_jumps(rewards: np.ndarray, times: np.ndarray, *, bounded: bool = False)
     y = (rewards[:, kept] - means[kept]) / spread[kept]
     y = y if bounded else _clipped(y)
     noisier = np.ones_like(y)
-    if not bounded:
-        noisier[:, ~rare[kept]] = _relative_variance(
-            y[:, ~rare[kept]]
-        )  # that of rare rewards follows their level
+    if not bounded:  # the variance of rare rewards follows their level
+        noisier[:, ~rare[kept]] = _relative_variance(y[:, ~rare[kept]])
     gaps = np.diff(times) / np.median(np.diff(times))
     fresh = np.zeros((len(y) - 1, len(kept)), dtype=bool)
     found: list[Jump] = []
@@ -199,10 +194,8 @@ def _relative_variance(y: np.ndarray) -> np.ndarray:
             scores.append((level.sum() + ratio.sum(), level, ratio))
         (cubic, level, ratio), (flat, _, _) = scores
         if flat - cubic > 0.75 * ratio.var() * _DEGREE * np.log(count):
-            near = (
-                pd.Series(squares).rolling(_NEAR, min_periods=1, center=True).mean()
-            )  # a cubic misses steps
-            fitted = np.maximum(np.maximum(np.exp(level), near), _LEAST)
+            near = pd.Series(squares).rolling(_NEAR, min_periods=1, center=True).mean()
+            fitted = np.maximum(np.maximum(np.exp(level), near), _LEAST)  # a cubic misses steps
             variance[held, n] = np.interp(np.arange(len(held)), np.arange(count) + 0.5, fitted)
             variance[held, n] /= variance[held, n].mean()
     return variance
