@@ -6,6 +6,7 @@ import math
 import re
 import warnings
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -271,22 +272,49 @@ def test_a_gaussian_process_over_more_arms_is_one_that_had_them(kind, form, does
     assert grown.now == wide.now
 
 
-@pytest.mark.parametrize("options", [{"standardise": True}, {"rewards": "binary"}], ids=str)
-def test_what_is_around_the_policy_goes_on(options):
-    def system(arms):
-        return AskTell(recipes.tv_gp_ucb(arms, KERNEL, 0.05, forgetting_rate=0.02, width=2.0), **options)
+COVARIANCE = KERNEL(X).to_dense().detach() + 0.1 * torch.eye(9).double()
+MEANS, ROWS = torch.linspace(0, 1, 9).double(), torch.arange(20)
+UNDER_CONTEXTS = {"context_dim": 1, "context_kernel": rbf(0.5), "width": 2.0}
+TOLD = {"a matrix": ("features", "covariance", "prior_mean"), "contexts": ("covariance",)}
+TOLD["drifting contexts"] = TOLD["contexts"]
 
+
+def system(name, n):
+    """A live system over the first ``n`` of nine arms."""
+    K, setup = COVARIANCE[:n, :n], Setup(X[:n], grown_from=6 if n > 6 else None)
+    drifting = partial(recipes.tv_gp_ucb, X[:n], KERNEL, 0.05, forgetting_rate=0.02, width=2.0)
+    auto = partial(recipes.auto, look_again=0.0)
+    pulls = ROWS.double(), ROWS % 6, (ROWS % 6 == 2).double(), tuple("abcdefghi"[:n])
+    build = {
+        "standardised": lambda: AskTell(drifting(), standardise=True),
+        "binary": lambda: AskTell(drifting(), rewards="binary"),
+        "a matrix": lambda: AskTell(auto(replace(setup, kernel=K, noise_variance=0.1, prior_mean=MEANS[:n]))),
+        "a log": lambda: AskTell(auto(setup, log=Log(*pulls))),
+        "a cycle": lambda: AskTell(auto(setup, cycles=12.0)),
+        "contexts": lambda: AskTell(recipes.cgp_ucb(n, K, 0.1, **UNDER_CONTEXTS)),
+        "drifting contexts": lambda: AskTell(recipes.tv_cgp_ucb(n, K, 0.1, **UNDER_CONTEXTS)),
+    }
+    return build[name]()
+
+
+@pytest.mark.parametrize("name", ["standardised", "binary", "a log", "a cycle", *TOLD])
+def test_whatever_is_told_or_around_a_policy_new_arms_are_as_if_they_had_been_there(name):
     def reward(arm, step):
-        return float((7 * step) % 5 < 2) if "rewards" in options else 100.0 + (3 * step) % 7
+        value = math.cos(step / 2) + 0.1 * float(arm)
+        return float(value > 0.3) if name == "binary" else 20.0 + value
 
-    live, twin = system(X[:6]), system(X)
-    alike(range(20), reward, live, twin, hidden=FIRST_SIX)
+    live, twin = system(name, 6), system(name, 9)
+    context = X[[3, 1, 4, 7, 5]] if "contexts" in name else None
+    alike(range(20, 40), reward, live, twin, hidden=FIRST_SIX, context=context)
     unit = live.unit
-    live.add_arms(3, features=X[6:])
+    for n, new in ((8, slice(6, 8)), (9, slice(8, 9))):
+        known = {"features": X[new], "covariance": COVARIANCE[:n, :n], "prior_mean": MEANS[new]}
+        live.add_arms(len(X[new]), **{key: known[key] for key in TOLD.get(name, ["features"])})
     assert (unit is None) == (live.unit is None)
     assert unit is None or all(torch.equal(a, b) for a, b in zip(unit, live.unit, strict=True))
-    alike(range(20, 40), reward, live, twin)
-    torch.testing.assert_close(live.predict(41.0), twin.predict(41.0), rtol=1e-8, atol=1e-8)
+    alike(range(40, 60), reward, live, twin, context=context)
+    under = {} if context is None else {"context": X[2]}
+    torch.testing.assert_close(live.predict(61.0, **under), twin.predict(61.0, **under), rtol=1e-7, atol=1e-7)
 
 
 def test_learned_hyperparameters_stay():
@@ -340,19 +368,6 @@ def test_the_clock_of_a_new_arm_of_auto_begins_when_it_comes():
     before = live.policy.looks.unseen
     live.add_arms(2, features=torch.tensor([[7.0], [8.0]]).double())
     assert torch.equal(live.policy.looks.unseen, torch.cat([before, torch.zeros(1, 2).double()], -1))
-
-
-def test_auto_told_a_matrix_takes_that_of_all_arms_and_means_of_the_new_ones():
-    K, mean = KERNEL(X).to_dense().detach() + 0.1 * torch.eye(9).double(), torch.linspace(0, 1, 9).double()
-    live = AskTell.auto(X[:6], kernel=K[:6, :6], prior_mean=mean[:6], noise_variance=0.1, look_again=0.0)
-    setup = Setup(X, K, 0.1, mean, grown_from=6)
-    twin = AskTell(recipes.auto(setup, look_again=0.0))
-    alike(range(30), lambda arm, step: 0.1 * float(arm), live, twin, hidden=FIRST_SIX)
-    live.add_arms(2, features=X[6:8], covariance=K[:8, :8], prior_mean=mean[6:8])
-    live.add_arms(1, features=X[8:], covariance=K, prior_mean=mean[8:])
-    for now in (30, 60):
-        torch.testing.assert_close(live.predict(now), twin.predict(now), rtol=1e-7, atol=1e-7)
-        alike(range(now, now + 30), lambda arm, step: 0.1 * float(arm), live, twin)
 
 
 OF_NAMES = "arms must be a list of different names"
@@ -507,24 +522,6 @@ def test_a_new_arm_of_exp3_s_has_the_average_weight():
     torch.testing.assert_close(after[:, :4], before * 4 / 6)
 
 
-@pytest.mark.parametrize("told", [{"log": True}, {"cycles": 12.0}], ids=["log", "cycles"])
-def test_auto_told_a_log_or_a_cycle_takes_up_arms(told):
-    if "log" in told:
-        pulls = torch.arange(20) % 6
-        told = {"log": Log(torch.arange(20.0).double(), pulls, (pulls == 2).double())}
-    live = AskTell.auto(X[:6], look_again=0.0, **told)
-    own = {} if "log" in told else told
-    twin = AskTell(recipes.auto(Setup(X, grown_from=6), look_again=0.0, **own))
-    if "log" in told:
-        for time, arm, reward in zip(told["log"].times.tolist(), pulls, told["log"].rewards, strict=True):
-            twin.policy.learn(Observation(time, arm.reshape(1), reward.reshape(1)))
-    reward = lambda arm, step: math.cos(step / 2) + 0.1 * float(arm)  # noqa: E731
-    alike(range(20, 40), reward, live, twin, hidden=FIRST_SIX)
-    live.add_arms(3, features=X[6:])
-    alike(range(40, 60), reward, live, twin)
-    torch.testing.assert_close(live.predict(61.0), twin.predict(61.0), rtol=1e-8, atol=1e-8)
-
-
 CONTEXTS = torch.rand(3, 2, generator=torch.Generator().manual_seed(8)).double()
 
 
@@ -579,31 +576,6 @@ def test_arms_are_added_under_the_contexts_of_a_log(named):
     after = live.predict(21.0, context=context)
     torch.testing.assert_close(after[0][:, :2], before[0], rtol=1e-8, atol=1e-8)
     assert len(live.beliefs(context=context)) == 3
-
-
-@pytest.mark.parametrize("recipe", [recipes.cgp_ucb, recipes.tv_cgp_ucb])
-def test_arms_are_added_under_a_covariance_and_contexts_that_are_not_listed(recipe):
-    root = torch.randn(5, 5, generator=torch.Generator().manual_seed(0)).double()
-    covariance = root @ root.mT / 5 + 0.2 * torch.eye(5)
-
-    def system(num_arms):
-        own = covariance[:num_arms, :num_arms]
-        policy = recipe(num_arms, own, 0.1, context_dim=1, context_kernel=rbf(0.5), width=2.0)
-        return AskTell(policy)
-
-    live, twin, hidden = system(3), system(5), torch.arange(5) < 3
-    for step in range(16):
-        if step == 8:
-            live.add_arms(2, covariance=covariance)
-            hidden = None
-        context = (0.37 * step) % 1
-        own, other = live.ask(step, context=context), twin.ask(step, hidden, context=context)
-        assert torch.equal(own.arm, other.arm)
-        for one in (live, twin):
-            one.tell(step, math.sin(step) + float(own.arm))
-    torch.testing.assert_close(
-        live.predict(16, context=0.5), twin.predict(16, context=0.5), rtol=1e-8, atol=1e-8
-    )
 
 
 def test_a_state_that_lacks_something_says_what():
