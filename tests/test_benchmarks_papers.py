@@ -39,6 +39,7 @@ def test_the_page_says_lower_only_beyond_two_standard_errors() -> None:
 
 MISUSE = "", "nobody", "ziomek nothing", "ziomek intel", "--all --quick", "--fast"
 MISUSE += "zhou nothing", "chowdhury figure5", "chowdhury 4b", "chowdhury report --steps 0"
+MISUSE += "hong everything", "hong 3"
 
 
 @pytest.mark.parametrize("arguments", MISUSE)

@@ -10,7 +10,6 @@ import torch
 from typer.testing import CliRunner
 
 from bandits_torch.models import ArmGP
-from benchmarks.pages import duration, figures
 from benchmarks.speed import __main__ as cli
 from benchmarks.speed import million_steps
 from benchmarks.speed.__main__ import app
@@ -74,14 +73,6 @@ def test_running_one_benchmark_keeps_the_others_on_the_page(out: Path) -> None:
     assert all(f"`{name}`:" in (out / "RESULTS.md").read_text() for name in BENCHMARKS)
 
 
-@pytest.mark.parametrize("arguments", [["nonsense"], ["igp_30000", "--device", "abacus"]])
-def test_what_is_not_there_is_refused_before_anything_runs(arguments: list[str], tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, [*arguments, "--fast", "--out", str(tmp_path)])
-    assert result.exit_code == 2
-    assert arguments[-1] in result.output
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.slow
 def test_memory_of_a_process_of_its_own_is_not_that_of_the_one_that_started_it() -> None:
     large = torch.ones(100 * 2**20, dtype=torch.float64)  # 800 MiB
@@ -120,16 +111,6 @@ def test_a_step_of_an_index_policy_never_waits_for_the_gpu(form: str) -> None:
     assert host_waits(lambda: None, "cuda") == 0
     assert host_waits(lambda: task.noise.sum().item(), "cuda") == 1
     assert host_waits(lambda: play_on(policy, task, 12, 5), "cuda") == 0
-
-
-def test_figures_keep_three_digits_and_a_unit() -> None:
-    assert [figures(value) for value in (0.01234, 1.0, 99.96, 12345.0)] == [
-        "0.0123",
-        "1.00",
-        "100.0",
-        "12 300",
-    ]
-    assert [duration(value) for value in (1.5, 2.346e-3, 4.5e-5)] == ["1.50 s", "2.35 ms", "45.0 µs"]
 
 
 def test_what_rounding_errors_are_measured_against_is_not_rounded_itself():

@@ -13,7 +13,9 @@ from benchmarks import options
 from benchmarks.auto import __main__ as command
 from benchmarks.auto import days, environments, limit, playing, weeks
 from benchmarks.auto.environments import FirmTable
+from benchmarks.leaderboard import __main__ as leaderboard
 from benchmarks.leaderboard import settings
+from benchmarks.speed import __main__ as speed
 from tests.reference.real_data import REAL, needs_data
 
 RESULTS = Path(command.__file__).parent / "results"
@@ -79,11 +81,18 @@ def test_from_command_to_page(tmp_path):
 
 
 NAMES = (command, "--environments"), (command, "--policies"), (days, "--seeds"), (weeks, "--seeds")
+NAMES += (
+    (leaderboard, "--policies"),
+    (leaderboard, "--environments"),
+    (speed,),
+    (speed, "igp_30000", "--device"),
+)
 
 
-@pytest.mark.parametrize(("program", "name"), NAMES)
-def test_a_name_that_is_not_there_is_refused_before_anything_is_played(program, name, tmp_path):
-    done = CliRunner().invoke(options.command(program.main), [name, "nonsense", "--out", str(tmp_path)])
+@pytest.mark.parametrize(("program", "words"), [(program, words) for program, *words in NAMES])
+def test_a_name_that_is_not_there_is_refused_before_anything_is_played(program, words, tmp_path):
+    asked = [*words, "nonsense", "--out", str(tmp_path)]
+    done = CliRunner().invoke(options.command(program.main), asked)
     assert done.exit_code == 2
     assert "nonsense" in done.output
     assert not list(tmp_path.iterdir())

@@ -1,7 +1,5 @@
 """The verdicts on what papers claim: rules that can fail, and a file that reads as it was written."""
 
-import math
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -162,12 +160,6 @@ def test_other_verdicts_empty_texts_and_other_columns_are_refused(tmp_path) -> N
     (tmp_path / "claims.csv").write_text("paper,claim\n")
     with pytest.raises(ValueError, match="columns of"):
         _claims.read(tmp_path)
-
-
-def test_mean_and_error_are_those_of_the_textbook() -> None:
-    values = np.array([1.0, 2.0, 6.0])
-    spread = math.sqrt(((values - 3) ** 2).sum() / 2)
-    assert _claims._mean_and_error(values) == (3.0, pytest.approx(spread / math.sqrt(3)))
 
 
 @pytest.mark.parametrize(

@@ -40,13 +40,6 @@ def test_detection_part_counts_what_the_histories_hold(tmp_path: Path) -> None:
     assert "## What the paper says" not in page  # which nothing was played for
 
 
-@pytest.mark.parametrize("arguments", [["everything"], ["3"]])
-def test_unknown_part_is_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        hong.main(arguments)
-    assert "parts must be among 1, 2, switching" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("algorithm", list(of.ALGORITHMS))
 def test_every_algorithm_has_a_recipe_that_takes_its_options(algorithm: str) -> None:
     recipe, options = of.ALGORITHMS[algorithm]

@@ -245,12 +245,6 @@ def test_replicates_of_the_second_block_are_those_of_one_large_block(small, tmp_
     assert two.nunique() == 5
 
 
-def test_misspelt_names_are_refused(tmp_path):
-    result = call("--out", tmp_path, "--policies", "gp_ucbb")
-    assert result.exit_code == 2
-    assert "gp_ucbb" in result.output
-
-
 def test_a_name_with_a_comma_can_be_said():
     known = ("auto", "auto, no kernel", "gp_ucb")
     said = {

@@ -28,38 +28,6 @@ def test_rows_are_put_at_the_end_and_what_was_played_is_known_by_its_key(tmp_pat
     assert pages.played(path, ("seed",)) == {1, 2}
 
 
-def test_seeds_are_told_by_number_and_name_and_of_whom_where_they_differ():
-    rows = pd.DataFrame({"problem": list("aaaabbbcd"), "seed": [0, 1, 2, 1000, 5, 6, 5, 0, 0]})
-    told = "4 seeds (0 to 2, 1000) of a; 2 seeds (5, 6) of b; 1 seed (0) of c, d"
-    assert pages.seeds_of(rows, "seed", "problem") == told
-    assert pages.seeds_of(rows[:3], "seed", "problem") == "3 seeds (0 to 2)"
-    assert pages.seeds_of(rows[-2:], "seed", "problem", "replicate") == "1 replicate (0)"
-    assert pages.seeds_of(rows, "seed") == "6 seeds (0 to 2, 5, 6, 1000)"
-    assert "Fewer than 5 seeds" in pages.too_few(rows, "seed", "problem")
-    assert not pages.too_few(pd.DataFrame({"problem": "a", "seed": range(5)}), "seed", "problem")
-
-
-def test_a_mean_has_its_standard_errors_and_a_single_value_none():
-    values = pd.Series([1.0, 2.0, 3.0])  # of deviation 1
-    assert pages.with_error(values) == "2.0 ± 0.6"
-    assert pages.with_error(values, 3, 2) == "2.000 ± 1.155"
-    assert pages.with_error(values[:1], 2) == "1.00"
-
-
-def test_differences_are_told_apart_from_none_beyond_two_standard_errors():
-    words = ("less", "level", "more")
-    assert pages.beyond(pd.Series([-1.0, -2.0, -3.0]), *words) == "less"
-    assert pages.beyond(pd.Series([3.0, 0.0, 0.0]), *words) == "level"
-    assert pages.beyond(pd.Series([1.0, 2.0, 3.0]), *words) == "more"
-    assert [pages.beyond(pd.Series([one]), *words) for one in (-1.0, 0.0, 1.0)] == [*words]
-
-
-def test_a_page_has_its_title_answer_and_command_before_all_else():
-    title, _, answer, _, command = pages.opening("Title", "An  answer.", "python -m program").splitlines()
-    assert (title, answer) == ("# Title", "An answer.")
-    assert command.startswith("Written by `python -m program` from the tables")
-
-
 def test_a_template_shows_what_it_is_given_and_refuses_to_show_what_it_is_not(tmp_path):
     shown = {"summary": "All hold.", "claims": "| claim |\n", "asked": ""}
     frame = pd.DataFrame({"t": [6], "deviation": [0.5]})
@@ -75,3 +43,12 @@ def test_a_template_shows_what_it_is_given_and_refuses_to_show_what_it_is_not(tm
         with pytest.raises(UndefinedError, match=f"'{name}' is undefined"):
             pages.render(tmp_path / "other.md", template)
     assert not (tmp_path / "other.md").exists()
+
+
+def test_seeds_are_told_and_said_to_be_few_and_a_single_value_has_no_error():
+    rows = pd.DataFrame({"problem": list("aaaabbbcd"), "seed": [0, 1, 2, 1000, 5, 6, 5, 0, 0]})
+    told = "4 seeds (0 to 2, 1000) of a; 2 seeds (5, 6) of b; 1 seed (0) of c, d"
+    assert pages.seeds_of(rows, "seed", "problem") == told
+    assert "Fewer than 5 seeds" in pages.too_few(rows, "seed", "problem")
+    assert not pages.too_few(pd.DataFrame({"problem": "a", "seed": range(5)}), "seed", "problem")
+    assert pages.with_error(pd.Series([1.0]), 2) == "1.00"

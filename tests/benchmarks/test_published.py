@@ -64,18 +64,6 @@ def test_a_page_is_what_its_program_writes_and_says_how_many_seeds_and_which(nam
 
 
 @pytest.mark.parametrize(
-    "page", sorted(published.HERE.glob("**/*RESULTS.md")), ids=lambda page: page.parts[-3]
-)
-def test_a_page_answers_its_question_in_its_first_ten_lines_with_figures(page):
-    title, empty, *lines = page.read_text(encoding="utf-8").splitlines()[:10]
-    answer = lines[: lines.index("")]
-    assert title.startswith("# ")
-    assert not empty
-    assert re.search(r"\d", " ".join(answer))
-    assert lines[len(answer) + 1].startswith("Written by `python -m benchmarks.")
-
-
-@pytest.mark.parametrize(
     "printed", published.PRINTED, ids=lambda printed: f"{printed.document}, {printed.text[:40]}"
 )
 def test_a_document_prints_what_is_kept(printed):
