@@ -8,9 +8,8 @@ from gpytorch.kernels import RBFKernel
 
 from bandits_torch import make, recipes, run
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models import ArmGP, SketchedGP
+from bandits_torch.models import ArmGP
 from tests.reference.arm_gp_twins import isolated, smooth
-from tests.reference.kernels import rbf
 
 N = 8
 BATCHES = [(), (2,), (2, 3)]
@@ -111,19 +110,6 @@ def test_kernels_of_the_outer_dimension_expand_in_the_inner(form):
     torch.testing.assert_close(wide.joint()[1], kernels.expand(2, 3, N, N))
 
 
-def test_hyperparameters_that_come_with_a_state_are_used():
-    """A step of the same length as the last must not be taken at the old rate."""
-    slow, fast = (
-        ArmGP(N, SpatioTemporalKernel(ArmCovarianceKernel(smooth(N)), ExponentialForgettingKernel(rate)), 0.1)
-        for rate in (0.01, 0.5)
-    )
-    for model in (slow, fast):
-        for time in (1.0, 2.0):
-            model.observe_arms(torch.tensor(3), torch.tensor(1.0), time)
-    slow.load_state_dict(fast.state_dict())
-    torch.testing.assert_close(slow.marginals(3.0), fast.marginals(3.0), rtol=0, atol=0)
-
-
 @pytest.mark.parametrize("prior_mean", [0.0, torch.zeros(N)])
 def test_loading_writes_into_nothing_of_the_caller_s(prior_mean):
     arms, noise = torch.rand(N, 2).double(), torch.tensor(0.1).double()
@@ -133,28 +119,6 @@ def test_loading_writes_into_nothing_of_the_caller_s(prior_mean):
     model.load_state_dict(other.state_dict())
     assert torch.equal(arms, kept)
     assert noise == torch.tensor(0.1).double()
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-@pytest.mark.parametrize("form", ["covariance", "factor", "SketchedGP"])
-def test_a_state_holds_hyperparameters_once_and_all_parts_follow_them(form, dtype):
-    def model(lengthscale, noise):
-        kernel = rbf(lengthscale)
-        arms = torch.linspace(0, 1, N, dtype=dtype).unsqueeze(-1)
-        if form == "SketchedGP":
-            return SketchedGP(arms, kernel, noise, batch_shape=(2,))
-        return ArmGP(arms, kernel, noise, form=form, batch_shape=(2,))
-
-    source, target = model(0.3, 0.1), model(0.7, 0.5)
-    for name in ("raw_lengthscale", "noise_variance"):
-        assert sum(key.endswith(name) for key in source.state_dict()) == 1
-    for step in range(3):
-        source.observe_arms(torch.tensor(step), torch.tensor(0.5, dtype=dtype))
-    target.load_state_dict(source.state_dict())
-    for step in range(3, 7):  # arms whose rows of the prior are evaluated after the state was taken up
-        for one in (source, target):
-            one.observe_arms(torch.tensor(step % N), torch.tensor(-0.5, dtype=dtype))
-    torch.testing.assert_close(source.marginals(), target.marginals(), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("wide_from_start", [False, True])

@@ -88,7 +88,7 @@ class WeightedGP(ArmModel):
         K = prior.prior.matrix()
         self.register_buffer("prior_covariance", K.reshape(*prior.prior.batch_shape, *K.shape[-2:]))
         self.prior_covariance: Tensor
-        self.register_buffer("prior_mean", prior.marginals()[0].clone(), persistent=False)  # *batch x N
+        self.register_buffer("prior_mean", prior.marginals()[0].clone())  # *batch x N
         self.prior_mean: Tensor
         zeros = K.new_zeros(*self.batch_shape, self.num_arms)
         for name in ("weight", "square", "reward"):  # sums of w_s, w_s^2 and w_s y_s for each arm
