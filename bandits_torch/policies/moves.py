@@ -186,15 +186,16 @@ class CostlyMoves(WrappingPolicy):
 
     def _where(self, one: Observation | Pending) -> tuple[int, Tensor, Tensor]:
         """The number of the latest choice, its setting, and the number of moves, after this choice. Without a ``why``
-        it is taken for the latest. Raises ValueError for a ``why`` of another kind."""
+        it is taken for the latest. Raises ValueError for a ``why`` or an arm of another kind."""
+        arm = validation.of_shape("arm", one.arm, tuple(self._last.shape))
         number = natural_in(one, "move", self._number)
         left = validation.of_shape("why['left']", one.why.get("left", self._last), tuple(self._last.shape))
         known = "left" in one.why or number >= self._number
-        moved = self._differs(one.arm, left) & known
+        moved = self._differs(arm, left) & known
         moves = self._moves + moved.to(self._moves.device)
         if number < self._number:
             return self._number, self._last, moves
-        return number, one.arm.detach().to(self._last, copy=True), moves
+        return number, arm.detach().to(self._last, copy=True), moves
 
     def _differs(self, arm: Tensor, left: Tensor) -> Tensor:
         """Whether ``arm`` differs from ``left``, the setting before, (S,); False if that is not known."""

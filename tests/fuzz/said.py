@@ -149,10 +149,15 @@ def to_policy(policy: Any, step: float = 4.0) -> Iterator[Said]:
     yield from each("learn: reward", BAD_REWARDS, lambda bad: learn(reward=bad), "reward", "rewards", "Y")
     yield from each("learn: time", BAD_TIMES, lambda bad: learn(time=bad), "time")
     told: dict[str, Any] = {"nothing": None, "text": "why"}
-    needed = choice.why.keys() - {"turn", "certain"}
+    needed = choice.why.keys() - {"turn", "certain", "move", "left", "proposed", "predicted"}
     if needed and needed != {"index"}:
         told |= {"empty": {}, "of others": {name: torch.zeros(3) for name in choice.why}}
     yield from each("learn: why", told, lambda bad: learn(why=bad), "why")
+    for key in choice.why.keys() - {"index", "certain", "width"}:  # which few read
+        wrong = _no_notes(key, choice.why[key])
+        yield from each(
+            f"learn: {key}", wrong, lambda bad, key=key: learn(why={**choice.why, key: bad}), "why"
+        )
     yield from each("reset: where", BAD_WHERE, policy.reset, "where")
     pending = {f"time {what}": Pending(time, choice.arm, choice.why) for what, time in BAD_TIMES.items()}
     pending["why nothing"] = Pending(step, choice.arm, None)
@@ -166,6 +171,18 @@ def to_policy(policy: Any, step: float = 4.0) -> Iterator[Said]:
         yield f"choose: pending {what}", lambda one=one: policy.choose_many(step, 1, None, [one]), named
     domains = BAD_DOMAINS if policy.dim else BAD_AVAILABLE
     yield from each("choose: available", domains, lambda bad: policy.choose(step, bad), "available")
+
+
+def _no_notes(key: str, value: Any) -> dict[str, Any]:
+    """What cannot stand in place of a note that a choice made for its reward: another shape, numbers of nothing."""
+    if not isinstance(value, torch.Tensor):
+        return {"text": "why", "negative": -1}
+    wrong = {"text": "why", "too many": torch.cat([value, value])}
+    if key == "probability":
+        wrong |= {"0": 0 * value, "above 1": 1 + value, "NaN": NAN * value}
+    if value.dtype == torch.int64 and key != "left":
+        wrong |= {"too large": value + 99, "negative": -1 - value, "floats": value.double()}
+    return wrong
 
 
 def times_to_policy(policy: Any) -> Iterator[Said]:
@@ -295,6 +312,8 @@ LIVES: dict[str, Callable[[], Life]] = {
     "policy predictive_sampling, times": partial(
         _life_of_drifting_policy, "predictive_sampling", forgetting_rate=0.1
     ),
+    "policy auto with a control": partial(_life_of_policy, policy_of, "auto", control=0),
+    "policy auto with a price": partial(_life_of_policy, policy_of, "auto", move_price=0.1),
     "policy auto with a control, times": partial(_life_of_drifting_policy, "auto", control=0),
     "policy tv_gp_ucb over points, times": partial(_life_over_points_that_drift, "tv_gp_ucb"),
     **{f"model {name}": partial(_life_of_model, name) for name in MODELS},
