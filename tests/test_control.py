@@ -6,7 +6,6 @@ import torch
 
 from bandits_torch import AskTell, load_policy, recipes, save_policy
 from bandits_torch.policies import Choice, ControlledPolicy, Observation, Policy
-from bandits_torch.state import differing
 from tests.reference.kernels import rbf
 from tests.reference.plain_lift import lift
 
@@ -86,18 +85,6 @@ def test_a_policy_under_contexts_is_refused_whose_inputs_would_be_those_of_the_a
     arms = torch.linspace(0, 1, 5).double().unsqueeze(-1)
     with pytest.raises(ValueError, match="policy must be one over arms, with marginals, without contexts"):
         ControlledPolicy(recipes.cgp_ucb(arms, rbf(0.2), 0.01), 0)
-
-
-@pytest.mark.parametrize(
-    "why", [{"proposed": torch.tensor([9])}, {"proposed": torch.tensor([0.0])}, {"predicted": torch.zeros(3)}]
-)
-def test_a_comparison_that_cannot_be_is_refused_before_anything_is_learned(why):
-    policy = recipes.auto(3, control=0)
-    usual = {"proposed": torch.tensor([1]), "predicted": torch.zeros(2, 1)}
-    before = policy.state_dict()
-    with pytest.raises(ValueError, match=r"why.*must"):
-        policy.learn(Observation(0.0, torch.tensor([1]), torch.ones(1).double(), usual | why))
-    assert differing(policy.state_dict(), before) == []
 
 
 class Proposes(Policy):

@@ -182,14 +182,6 @@ def test_exp3_s_draws_with_the_probabilities_it_tells():
         assert abs(share - p) < 4 * math.sqrt(p * (1 - p) / 4000)
 
 
-@pytest.mark.parametrize("p", [0.0, 1.5, math.nan])
-def test_exp3_s_refuses_what_is_no_probability_of_a_draw(p):
-    policy, why = EXP3S(N, horizon=T), {"probability": torch.tensor([p]).double()}
-    with pytest.raises(ValueError, match=r"probability.* must be in"):
-        policy.learn(Observation(1.0, torch.tensor([0]), torch.ones(1).double(), why))
-    assert policy.state["clock"].tolist() == [0.0]
-
-
 @pytest.mark.parametrize(("binary", "noise"), [(True, None), (False, None), (False, 0.01)])
 def test_thompson_draws_are_quantiles_of_the_plain_posteriors(binary, noise):
     policy = DiscountedThompsonSampling(N, 1, discount=0.9, noise_variance=noise, seed=4)

@@ -19,7 +19,6 @@ from bandits_torch.policies import (
     StandardisedPolicy,
 )
 from bandits_torch.recipes.registration import REGISTERED
-from bandits_torch.state import differing
 from bandits_torch.testing import RecipeLaws
 from tests.reference import all_recipes, plain_moves
 from tests.reference.kernels import rbf
@@ -319,15 +318,6 @@ def test_what_does_not_fit_is_refused_by_name():
     ):
         with pytest.raises(ValueError, match=message):
             build()
-
-
-@pytest.mark.parametrize("why", [{"move": "first"}, {"move": -1}, [3], {"left": torch.ones(2)}])
-def test_a_number_of_a_move_that_is_none_is_refused_before_anything_is_learned(why):
-    policy = CostlyMoves(recipes.ucb1(3), move_price=0.0)
-    before = policy.state_dict()
-    with pytest.raises(ValueError, match="why"):
-        policy.learn(Observation(0.0, torch.tensor([1]), torch.ones(1).double(), why))
-    assert differing(policy.state_dict(), before) == []
 
 
 def test_a_step_that_leaves_nothing_within_reach_is_refused_and_changes_nothing():

@@ -9,7 +9,6 @@ from gpytorch.kernels import RBFKernel
 from bandits_torch import Domain, recipes
 from bandits_torch.models import CandidatePrior
 from bandits_torch.policies import Observation, RegretBalancing
-from bandits_torch.state import differing
 from tests.reference.dense_gp import dense_posterior
 from tests.reference.dense_priors import DensePrior, DenseRegretBalancing
 from tests.reference.kernels import rbf
@@ -78,16 +77,6 @@ def lengthscale(value: float) -> RBFKernel:
 
 LINE = Domain(torch.tensor([[-1.0], [1.0]], dtype=torch.float64))
 GRID = torch.linspace(-1, 1, 401).double().unsqueeze(-1)
-
-
-@pytest.mark.parametrize("prior", [torch.tensor([99] * S), torch.tensor([-1] * S), torch.zeros(S).double()])
-@pytest.mark.parametrize("recipe", [recipes.regret_balancing, recipes.pe_gp_ucb, recipes.mle_gp_ucb])
-def test_a_prior_that_there_is_not_is_refused_with_nothing_changed(recipe, prior) -> None:
-    policy = recipe(ARMS, PRIORS, NOISE, horizon=100, replicates=S)
-    choice, before = policy.choose(1.0), policy.state_dict()
-    with pytest.raises(ValueError, match=r"why\['prior'\] must be int64 from 0 to 2"):
-        policy.learn(Observation(1.0, choice.arm, torch.ones(S).double(), {**choice.why, "prior": prior}))
-    assert differing(policy.state_dict(), before) == []
 
 
 def test_over_points_it_follows_the_least_played_and_drops_by_reward() -> None:
