@@ -94,12 +94,6 @@ def test_asked_again_it_answers_the_same():
     assert torch.equal(acquisition(model.candidates()[shuffled]), first[shuffled])
 
 
-def test_every_batch_member_has_a_draw_of_its_own():
-    model = ArmGP(N, smooth(N), 0.1, batch_shape=(40,))
-    best = ThompsonSampling(model)(model.candidates()).argmax(0)
-    assert best.unique().numel() > 2
-
-
 def test_replicates_draw_as_they_would_alone_also_beside_one_that_is_singular():
     """An almost certain, singular member needs more jitter; the others must not get it."""
     good, samples = isolated(N), torch.randn(2, N).double()

@@ -148,6 +148,10 @@ def to_policy(policy: Any, step: float = 4.0) -> Iterator[Said]:
     yield from each("learn: arm", points, lambda bad: learn(arm=bad), "arm")
     yield from each("learn: reward", BAD_REWARDS, lambda bad: learn(reward=bad), "reward", "rewards", "Y")
     yield from each("learn: time", BAD_TIMES, lambda bad: learn(time=bad), "time")
+    if not policy.outcome_names:
+        yield "learn: outcomes", lambda: learn(outcomes=torch.ones(S, 1).double()), ("outcomes",)
+    if policy.dim:
+        yield "learn: a noise", lambda: learn(noise_variance=torch.ones(S).double()), ("noise_variance",)
     told: dict[str, Any] = {"nothing": None, "text": "why"}
     needed = choice.why.keys() - {"turn", "certain", "move", "left", "proposed", "predicted"}
     if needed and needed != {"index"}:

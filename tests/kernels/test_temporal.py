@@ -13,12 +13,7 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from gpytorch.priors import LogNormalPrior, UniformPrior
 from gpytorch.test.base_kernel_test_case import BaseKernelTestCase
 
-from bandits_torch.kernels import (
-    ExponentialForgettingKernel,
-    MarkovTimeKernel,
-    SpatioTemporalKernel,
-    WienerKernel,
-)
+from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel, WienerKernel
 
 F64 = {"dtype": torch.float64}
 
@@ -110,15 +105,6 @@ def test_batch_of_parameters_equals_kernels_one_by_one(make, formula):
     torch.testing.assert_close(whole[3, 1, 2], one.to_dense())
     torch.testing.assert_close(diagonal[3, 1, 2], one.diagonal(dim1=-1, dim2=-2))
     torch.testing.assert_close(kernel[1, 2](x[3, 0, 2]).to_dense(), one.to_dense())
-
-
-@pytest.mark.parametrize(("make", "formula"), CASES)
-def test_kernel_is_markov(make, formula):
-    kernel = make(0.1).double()
-    r, s, t = 2.5, 4.0, 9.0
-    left = kernel.covariance(r, t) * kernel.covariance(s, s)
-    torch.testing.assert_close(left, kernel.covariance(r, s) * kernel.covariance(s, t))
-    assert isinstance(kernel, MarkovTimeKernel)
 
 
 @pytest.mark.parametrize(("make", "formula"), CASES)

@@ -11,7 +11,6 @@ from bandits_torch.models import PointMembers
 from bandits_torch.policies import Observation, PointAveraging
 from bandits_torch.policies.sharing import heaviest
 from bandits_torch.recipes.averaging import auto_over_points
-from bandits_torch.state import differing
 from tests.reference.plain_points import PlainPointAveraging, Process
 
 BOX = Domain(torch.tensor([[-1.0, 0.0], [3.0, 2.0]], dtype=torch.float64))
@@ -208,15 +207,6 @@ def test_some_replicates_begin_anew_and_all_do():
         points.append(choice.arm[:1])
         policy.learn(Observation(float(step), choice.arm, noisy()(choice.arm, step)))
     torch.testing.assert_close(torch.stack(points), again, rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("name", ["noise_variance", "outcomes"])
-def test_what_it_cannot_learn_is_refused_with_nothing_changed(name):
-    policy, arm = averaging(), torch.zeros(S, 2).double()
-    before = policy.state_dict()
-    with pytest.raises(ValueError, match=f"{name} must be None"):
-        policy.learn(Observation(1.0, arm, torch.ones(S).double(), **{name: torch.ones(S).double()}))
-    assert differing(policy.state_dict(), before) == []
 
 
 def test_no_more_can_be_refined_than_there_are():
