@@ -1,7 +1,5 @@
 """Factors: of matrices barely positive, without a row, and of a posterior that grows in padded memory."""
 
-import copy
-
 import pytest
 import torch
 
@@ -71,34 +69,6 @@ def test_whatever_comes_and_goes_predictions_are_dense(small):
         if k == 40:
             model.reset()
             held.clear()
-
-
-def test_members_that_hold_different_rows(small):
-    model, (X, Y) = OnlineGP(kernel(), NOISE, input_dim=1, batch_shape=(2,)), rows(20, 2)
-    held = ([], [])
-    for k in range(20):
-        where = torch.tensor([True, k % 3 > 0])
-        model.observe(X[k : k + 1], Y[k : k + 1], where=where)
-        for s in (0, 1):
-            held[s].extend([k] if where[s] else [])
-        if k in (9, 15):
-            model.forget(1, where=torch.tensor([False, True]))
-            held[1].pop(0)
-        assert_dense(model, *((X[own], Y[own]) for own in held))
-
-
-@pytest.mark.parametrize("at", [1, 2, 3, 4, 7, 8])
-def test_a_copy_made_on_the_way_goes_on_to_the_last_bit(small, at):
-    model, (X, Y), other = OnlineGP(kernel(), NOISE, input_dim=1), rows(22, 3), None
-    for k in range(22):
-        if k == at:
-            other = OnlineGP(kernel(), NOISE, input_dim=1)
-            other.load_state_dict(copy.deepcopy(model.state_dict()))
-        for one in (model, other) if other else (model,):
-            one.observe(X[k : k + 1], Y[k : k + 1])
-            mine = told(one)
-        assert not other or all(torch.equal(a, b) for a, b in zip(told(model), mine, strict=True))
-    assert_dense(model, (X, Y))
 
 
 def test_a_row_that_is_learned_costs_no_copy_of_the_others(small):
