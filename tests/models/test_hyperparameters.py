@@ -60,10 +60,10 @@ def model_over(kernel, batch_shape=(), noise=0.1, d=2):
     return OnlineGP(kernel, noise, input_dim=d, batch_shape=batch_shape)
 
 
-def members_over(kernel, *batch, d):
+def members_over(kernel, *batch, d, noise=0.1):
     """A model whose members have a noise variance and a prior mean each."""
     noise, mean = (
-        torch.full(batch, 0.1, dtype=torch.float64),
+        torch.full(batch, noise, dtype=torch.float64),
         ConstantMean(batch_shape=torch.Size(batch)).double(),
     )
     return OnlineGP(kernel, noise, prior_mean=mean, input_dim=d, batch_shape=batch)
@@ -92,41 +92,30 @@ def test_the_optimum_is_no_worse_than_botorch_finds_by_itself():
     assert model.log_likelihood == pytest.approx(float(theirs.log_likelihood), abs=0.5)
 
 
-def test_a_fit_is_the_same_in_any_unit_of_rewards():
-    X = inputs_of(40)
-    y, found = draw_of(kernel_of(0.3), X, 0.05), []
-    for unit in (1.0, 2.0**-20, 2.0**20):
-        model = model_over(learnable(scaled(kernel_of(0.5), unit**2), 2), noise=0.1 * unit**2)
-        model.observe(X, unit * y)
-        assert fit_hyperparameters(model, [0]) == [0]
-        values = [model.kernel.outputscale / unit**2, model.noise_variance / unit**2]
-        values += [model.prior_mean.constant / unit, *model.kernel.base_kernel.lengthscale.flatten()]
-        found.append(torch.stack(values).detach())
-    for other in found[1:]:
-        torch.testing.assert_close(other, found[0], rtol=1e-4, atol=1e-6)
-
-
 @pytest.mark.parametrize("replicates", [1, 2])
 @pytest.mark.parametrize("seen", [None, (1,)])
-def test_a_fit_is_the_same_in_any_units_of_inputs(replicates, seen):
+def test_a_fit_is_the_same_in_any_units_of_inputs_and_rewards(replicates, seen):
     X = inputs_of(40, over_time=True)
     y, found = draw_of(kernel_of(0.3, 0.05), X, 0.05), []
-    for units in ([1.0, 1.0], [2.0**14, 2.0**-14]):
+    for unit, units in ((1.0, [1, 1]), (1.0, [2.0**14, 2.0**-14]), (2.0**20, [1, 1]), (2.0**-20, [1, 1])):
         units = torch.tensor(units).double()
         space = MaternKernel(nu=2.5, ard_num_dims=1 if seen else 2, active_dims=seen).double()
         space.lengthscale = 0.5 * units[[*seen]] if seen else 0.5 * units
-        kernel = SpatioTemporalKernel(space, ExponentialForgettingKernel(0.1))
+        kernel = SpatioTemporalKernel(scaled(space, unit**2), ExponentialForgettingKernel(0.1))
         kernel = learnable(kernel, 2, replicates, ranges=1.2 * units)
-        model = members_over(kernel, *([2] if replicates == 2 else []), d=3)
-        model.observe(X * torch.cat([units, torch.ones(1).double()]), y)
+        batch = [2] if replicates == 2 else []
+        model = members_over(kernel, *batch, d=3, noise=0.1 * unit**2)
+        model.observe(X * torch.cat([units, torch.ones(1).double()]), unit * y)
         assert fit_hyperparameters(model, range(replicates)) == [*range(replicates)]
         space = model.kernel.space_kernel
         scales = space.base_kernel.lengthscale / (units[[*seen]] if seen else units)
-        rates = model.kernel.time_kernel.forgetting_rate
-        found.append([value.detach() for value in (scales, rates, space.outputscale, model.noise_variance)])
+        rates, noise = model.kernel.time_kernel.forgetting_rate, model.noise_variance / unit**2
+        learned = scales, rates, space.outputscale / unit**2, noise, model.prior_mean.constant / unit
+        found.append([value.detach() for value in learned])
     assert (found[0][0] - 0.5).abs().max() > 0.05  # it did learn
-    for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(other, one, rtol=1e-6, atol=1e-9)
+    for others, tolerance in zip(found[1:], (1e-6, 1e-4, 1e-4), strict=True):
+        for one, other in zip(found[0], others, strict=True):
+            torch.testing.assert_close(other, one, rtol=tolerance, atol=1e-3 * tolerance)
 
 
 def test_a_kernel_with_a_prior_for_each_length_scale_is_fitted_as_it_is():

@@ -31,13 +31,6 @@ def test_a_grid_of_a_million_arms_is_made_without_a_matrix():
     assert float(problem.expected_rewards(1).std()) == pytest.approx(1, abs=0.5)
 
 
-def test_replicate_k_alone_is_replicate_k_of_a_batch():
-    batch = GridDraws(side=5, dim=2, forgetting_rate=0.1, replicates=3, seed=2)
-    alone = GridDraws(side=5, dim=2, forgetting_rate=0.1, seed=2, first_replicate=2)
-    for step in (1, 5):
-        torch.testing.assert_close(batch.expected_rewards(step)[2:], alone.expected_rewards(step))
-
-
 @pytest.fixture
 def table():
     generator = np.random.default_rng(0)
@@ -79,15 +72,6 @@ def test_only_the_left_half_of_the_starvation_example_can_be_pulled():
     policy = recipes.build("bkb", problem, replicates=1, horizon=30)
     loop.run(policy, problem, 30)
     assert float(policy.model.marginals()[1][0, -20:].min()) > 0.99  # not starved where nothing was pulled
-
-
-@pytest.mark.parametrize("rate", [0.0, 0.1])
-def test_a_grid_moves_with_what_was_drawn_before(rate):
-    problem = problems.make("grid", side=5, forgetting_rate=rate)
-    before = problem.expected_rewards(2)
-    moved = problem.to(torch.float32).expected_rewards(2)
-    assert moved.dtype == torch.float32
-    torch.testing.assert_close(moved.double(), before, rtol=1e-6, atol=1e-6)
 
 
 BAD = {

@@ -6,20 +6,25 @@ import torch
 from bandits_torch.arm_context import mask_of
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.problems import PROBLEMS, describe, make, named, options_of, registered
-from bandits_torch.problems.problem import per_replicate
+from bandits_torch.problems.problem import Problem, per_replicate
 from bandits_torch.streams import ReplicateStreams
 
 EVERY = [registered(name) for name in PROBLEMS]
 SIMULATED = [one.name for one in EVERY if "num_arms" in one.options]
 STATIONARY = [one.name for one in EVERY if one.stationary]
-RANDOM_FUNCTIONS = [one.name for one in EVERY if one.random]
+DRIFTING = {"grid that drifts": {"side": 5, "dim": 2, "forgetting_rate": 0.1}}
+RANDOM_FUNCTIONS = [*(one.name for one in EVERY if one.random), *DRIFTING]
+
+
+def made(name: str, **options: object) -> Problem:
+    return make(name.split()[0], **DRIFTING.get(name, {}), **options)
 
 
 @pytest.mark.parametrize("name", RANDOM_FUNCTIONS)
 def test_replicate_of_a_batch_equals_the_replicate_alone(name: str) -> None:
-    batch = make(name, replicates=3, horizon=600, seed=5)
+    batch = made(name, replicates=3, horizon=600, seed=5)
     for k in range(3):
-        alone = make(name, replicates=1, horizon=600, seed=5, first_replicate=k)
+        alone = made(name, replicates=1, horizon=600, seed=5, first_replicate=k)
         assert torch.equal(alone.arms, batch.arms)
         for step in (1, 200, 600):
             assert torch.equal(alone.expected_rewards(step)[0], batch.expected_rewards(step)[k])
@@ -37,9 +42,9 @@ def test_replicate_of_a_batch_equals_the_replicate_alone(name: str) -> None:
 
 @pytest.mark.parametrize("name", RANDOM_FUNCTIONS)
 def test_seeds_and_replicates_differ(name: str) -> None:
-    first, second = make(name, replicates=2, horizon=50, seed=5).expected_rewards(1)
+    first, second = made(name, replicates=2, horizon=50, seed=5).expected_rewards(1)
     assert not torch.allclose(first, second)
-    other = make(name, horizon=50, seed=6)
+    other = made(name, horizon=50, seed=6)
     assert not torch.allclose(first, other.expected_rewards(1)[0])
 
 
@@ -78,9 +83,9 @@ def test_rewards_are_the_expected_ones_plus_noise_of_the_known_variance(name: st
     assert ((rewards.var(0) / variance - 1).abs() < 4 * (2 / 4000) ** 0.5).all()
 
 
-@pytest.mark.parametrize("name", SIMULATED)
+@pytest.mark.parametrize("name", [*SIMULATED, "grid", *DRIFTING])
 def test_to_changes_the_dtype_of_everything(name: str) -> None:
-    problem = make(name, replicates=2, horizon=300, seed=1)
+    problem = made(name, replicates=2, horizon=300, seed=1)
     before = [problem.expected_rewards(t) for t in (1, 250)]
     assert problem.to(torch.float32) is problem
     for step, old in zip((1, 250), before, strict=True):
