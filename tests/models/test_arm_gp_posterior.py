@@ -50,28 +50,6 @@ def test_forgetting_in_one_member_leaves_no_nan_in_another_that_is_sure_of_nothi
     torch.testing.assert_close(model.information_gain, torch.zeros(2), rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("form", ["covariance", "factor", "auto"])
-def test_rebuild_reads_the_kernel_again(form):
-    def model(rate, form="auto"):
-        time = ExponentialForgettingKernel(rate)
-        space = ArmCovarianceKernel(torch.stack([smooth(N, 0.3), isolated(N, 1.5)]))
-        return ArmGP(N, SpatioTemporalKernel(space, time), torch.tensor([1e-3, 0.5]).double(), form=form)
-
-    model, expected = model(0.5, form), model(0.1)
-    for step in range(1, 9):
-        where = torch.tensor([True, step % 3 > 0])
-        for m in (model, expected):
-            m.observe_arms(
-                torch.tensor([step % N, 1]), torch.tensor([1.0, -1.0]).double(), float(step), where
-            )
-    model.prior.kernel.time_kernel.forgetting_rate = 0.1  # the model's own copy
-    model.rebuild()
-    for time in (8.0, 11.0):
-        torch.testing.assert_close(model.joint(time), expected.joint(time), **exactly)
-    torch.testing.assert_close(model.information_gain, expected.information_gain, **exactly)
-    torch.testing.assert_close(model.log_likelihood, expected.log_likelihood, rtol=1e-8, atol=1e-8)
-
-
 def test_numbers_of_arms_and_noise_may_be_anything_that_broadcasts():
     features = torch.rand(3, N, 2).double()  # arms of their own in each of 3 replicates
     kernel = RBFKernel().double()

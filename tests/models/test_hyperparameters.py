@@ -358,25 +358,6 @@ def test_arms_learn_what_points_learn(form, rate):
     torch.testing.assert_close(ours[1], variance[:, 0, 0], rtol=0, atol=1e-4)
 
 
-def test_members_over_arms_adopt_noise_and_mean_of_their_own():
-    """As models built with them from the start; the second time the model has a noise variance for each member."""
-    arms, index, y = inputs_of(6), torch.tensor([[0, 3], [4, 4], [2, 5]]), torch.randn(3, 2).double()
-
-    def told(model):
-        for k in range(3):
-            model.observe_arms(index[k], y[k])
-        return model
-
-    model = told(ArmGP(arms, kernel_of(), 0.1, batch_shape=(2,)))
-    for noise, mean in (torch.tensor([[0.2, 0.3], [1.0, -1.0]]), torch.tensor([[0.5, 0.05], [0.0, 2.0]])):
-        model.adopt(noise.double(), mean.double())
-        means = mean.double().unsqueeze(-1).expand(2, 6)
-        anew = told(ArmGP(arms, kernel_of(), noise.double(), prior_mean=means))
-        torch.testing.assert_close(model.joint(), anew.joint())
-        torch.testing.assert_close(model.log_likelihood, anew.log_likelihood)
-        assert torch.equal(model.noise_variance, noise.double())
-
-
 def test_members_under_several_priors_are_fitted_with_the_arms_of_their_replicate():
     arms = torch.rand(3, 1, 5, 2).double()  # replicates, priors
     model = ArmGP(arms, RBFKernel(batch_shape=torch.Size([2])).double(), 0.1)

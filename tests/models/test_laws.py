@@ -306,6 +306,23 @@ def test_in_another_unit_of_rewards_a_model_says_the_same_to_the_last_bit(name):
 
 
 @every_model
+def test_hyperparameters_that_are_set_are_as_if_from_the_start(name):
+    model, other = model_of(name), model_of(name, (), 2.0, 0.5 * NOISES, 0.7)
+    if not hasattr(model, "adopt") or name.startswith("own noise"):  # which is the rewards'
+        return
+    for one in (model, other):
+        learn(name, one, range(25))
+    ours, theirs = (one.prior.kernel if isinstance(one, ArmGP) else one.kernel for one in (model, other))
+    ours.load_state_dict(theirs.state_dict())
+    mean = torch.tensor(0.6, dtype=F64)
+    model.adopt(other.noise_variance.clone(), mean.expand(2) if isinstance(model, ArmGP) else mean)
+    for steps in (range(0), range(25, 40)):
+        for one in (model, other):
+            learn(name, one, steps)
+        assert_close(said(name, model), said(name, other))
+
+
+@every_model
 def test_what_is_pending_moves_no_mean_and_is_put_back_after_an_error_too(name):
     """What was learned is counted as before, but by a sketch, whose dictionary knows no pending pulls."""
     model = learn(name, model_of(name), range(25))

@@ -136,24 +136,6 @@ def test_a_numeric_prior_mean_is_not_rounded():
     assert model.posterior(torch.zeros(1, 1, **F64)).mean.item() == 0.1
 
 
-@pytest.mark.parametrize("ragged", [False, True])
-def test_rebuild_takes_new_hyperparameters_into_account(ragged):
-    model = OnlineGP(KERNELS["tv"](), 1e-2, prior_mean=constant_mean(), input_dim=3)
-    kernel = model.kernel
-    X, Y = stream(60, 1e-2)
-    model.observe(X, Y)
-    model.forget(20, where=torch.tensor(True) if ragged else None)
-    kernel = model.kernel  # a copy of its own
-    kernel.space_kernel.lengthscale = 0.9
-    kernel.time_kernel.forgetting_rate = 0.2
-    model.prior_mean.constant.data.fill_(4.0)
-    model.noise_variance.fill_(0.3)
-    model.rebuild()
-    assert_exact(model, kernel, X[20:], Y[20:], 0.3, 4.0)
-    model.forget(15)
-    assert_exact(model, kernel, X[35:], Y[35:], 0.3, 4.0)
-
-
 def test_it_is_exact_whatever_gpytorch_s_settings_are():
     kernel = KERNELS["rbf"]()
     X, Y = stream(120, 1e-2)
