@@ -3,7 +3,6 @@ the data) over large sets of arms or the points of a domain; and the probability
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
@@ -324,10 +323,10 @@ class PathwiseThompsonSampling:
 
     g(x, t) = a(x)^T w(t) with rows a(x) of a root A, A A^T = K over the arms, and w(t) independent Gauss-Markov
     paths with the time kernel's covariance, drawn exactly at the times of the data and now. The draw is exact if A is:
-    for an exact ``root``, and by default for up to 2 000 arms. For more arms, A consists of random Fourier features
-    (squared exponential and Matern kernels). The covariance of g then differs from the kernel by at most about
-    2 sqrt(ln(N) / features) k(x, x) at all pairs of arms; the correction by the data stays exact. Pass it to
-    ``IndexPolicy`` as the acquisition.
+    for an exact ``root``, and by default for up to 2 000 arms. For more arms, A consists of BoTorch's random Fourier
+    features (squared exponential and Matern kernels, scaled or not). The covariance of g then differs from the kernel
+    by at most about 2 sqrt(ln(N) / features) k(x, x) at all pairs of arms; the correction by the data stays exact. Pass
+    it to ``IndexPolicy`` as the acquisition.
 
     Args:
         model: the ``ArmGP`` of later calls, with one kernel, which is read at construction.
@@ -448,20 +447,8 @@ class PathwiseThompsonSampling:
             values, vectors = torch.linalg.eigh(prior.matrix()[0])
             kept = values > 1e-14 * values[-1]
             return vectors[:, kept] * values[kept].sqrt()
-        kernel = prior.space_kernel
-        expected = f"RBFKernel or MaternKernel above {_EXACT_UP_TO} arms, or a root"
-        known = isinstance(kernel, RBFKernel | MaternKernel)
-        validation.require(known, "kernel", type(kernel).__name__, expected)
-        seen = kernel.active_dims
-        x = prior.inputs if seen is None else prior.inputs[:, seen]
-        d, half = x.shape[-1], features // 2
-        frequency = self._normal(d, half)
-        if isinstance(kernel, MaternKernel):  # Student's t with 2 nu degrees of freedom
-            chi = self._normal(half, round(2 * kernel.nu)).square().sum(-1)
-            frequency = frequency * torch.sqrt(2 * kernel.nu / chi)
-        lengthscale = cast(Tensor, kernel.lengthscale).detach().reshape(-1, 1)
-        angle = x @ (frequency.to(x) / lengthscale)
-        return torch.cat([angle.cos(), angle.sin()], -1) / math.sqrt(half)
+        with manual_seed(int(torch.randint(2**62, (), generator=self._generator))):
+            return _features(prior.space_kernel, prior.inputs.shape[-1], features, prior.inputs)(prior.inputs)
 
     def _normal(self, *shape: int) -> Tensor:
         return torch.randn(*shape, generator=self._generator, dtype=torch.float64)

@@ -66,13 +66,13 @@ def test_a_given_root_serves_a_grid_exactly():
         RBFKernel,
         lambda: RBFKernel(active_dims=[1]),
         lambda: MaternKernel(nu=2.5),
-        lambda: MaternKernel(nu=0.5),
+        lambda: ScaleKernel(MaternKernel(nu=0.5)),
     ],
 )
 def test_the_error_of_random_features_is_as_stated(monkeypatch, kernel):
     monkeypatch.setattr("bandits_torch.acquisition.thompson_sampling._EXACT_UP_TO", 1)
     made, N = kernel().double().requires_grad_(False), 200
-    made.lengthscale = 0.3
+    getattr(made, "base_kernel", made).lengthscale = 0.3
     arms = torch.rand(N, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     model = ArmGP(arms, made, 0.1)
     for features in (256, 4096):
