@@ -27,22 +27,6 @@ def test_nothing_is_found_in_a_few_lives(name, full):
     assert not wrong
 
 
-@pytest.mark.parametrize("form", ["covariance", "factor"])
-def test_a_member_that_forgot_everything_is_as_new(form):
-    """Rewards of 1e8 deviations leave nothing behind."""
-    model = ArmGP(5, smooth(5), 0.01, form=form, batch_shape=(2,))
-    new = ArmGP(5, smooth(5), 0.01, form=form, batch_shape=(2,))
-    for arm, reward in ((1, 1e8), (2, -3e7), (1, 1.0)):
-        model.observe_arms(torch.tensor(arm), torch.tensor(reward, dtype=F64))
-    model.forget(3, where=torch.tensor([True, False]))
-    assert model.num_observations.tolist() == [0, 3]
-    assert float(model.log_likelihood[0]) == float(model.information_gain[0]) == 0.0
-    for one, two in zip(model.joint(), new.joint(), strict=True):
-        assert torch.equal(one[0], two[0])
-    model.forget(3, where=torch.tensor([False, True]))
-    assert torch.equal(model.log_likelihood, torch.zeros(2, dtype=F64))
-
-
 # By their noise variance.
 RATIOS = {
     "covariance": lambda noise: ArmGP(3, smooth(3), noise, form="covariance"),

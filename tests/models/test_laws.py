@@ -363,15 +363,19 @@ def test_all_arms_at_once_together_and_by_column_are_answered_as_each_alone(name
 
 
 @every_model
-def test_a_window_slides_by_one(name):
+def test_a_window_slides_by_one_and_who_forgets_everything_is_as_new(name):
+    """Rewards of 1e8 deviations leave nothing behind."""
     model = model_of(name)
     if not model.can_forget:
         return
     for step in range(12):
         arm, reward, _ = draws((2,), step)
-        model.observe(inputs(name, arm, float(step)), reward[..., None, None])
+        model.observe(inputs(name, arm, float(step)), 1e8 * reward[..., None, None])
         model.slide(5)
         assert model.num_observations.expand(2).tolist() == [min(step + 1, 5)] * 2
+    model.forget(5, torch.tensor([True, False]))
+    assert model.num_observations.tolist() == [0, 5]
+    assert_equal(*([value[0] for value in said(name, one)] for one in (model, model_of(name))))
 
 
 @every_model
