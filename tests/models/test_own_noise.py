@@ -115,15 +115,3 @@ def test_every_other_recipe_refuses_a_noise_of_its_own_and_outcomes_by_name(name
     )
     with pytest.raises(ValueError, match="must be"):
         policy.learn(bare)
-
-
-def test_rewards_keep_their_noise_where_arms_are_added():
-    grown = recipes.gp_ucb(ARMS[:6], SPACE, NOISE, width=2.0)
-    whole = recipes.gp_ucb(ARMS, SPACE, NOISE, width=2.0)
-    for k, (arm, reward, time, _) in enumerate(told(12, members=1)):
-        if k == 6:
-            grown.add_arms(ARMS[6:])
-        noise = torch.tensor([0.02 * (1 + k)]).double()
-        for policy in (grown, whole):
-            policy.learn(Observation(time, arm % (6 if k < 6 else N), reward, noise_variance=noise))
-    torch.testing.assert_close(grown.marginals(12.0), whole.marginals(12.0), rtol=1e-9, atol=1e-9)
