@@ -399,12 +399,3 @@ def test_bad_rewards_are_found_at_the_end_of_a_block():
     problem.functions[1, :] = torch.nan
     with pytest.raises(ValueError, match=r"rewards must be finite, got nan at step 1, replicate 1"):
         run(policy, problem, HORIZON, seed=7, capture=True)
-
-
-@pytest.mark.parametrize("length", [0, -3, 2.5, "always"])
-def test_capture_is_true_or_a_number_of_steps(length):
-    policy, problem = built("igp_ucb")
-    before = described(policy.state_dict())
-    with pytest.raises(ValueError, match="capture"):
-        run(policy, problem, HORIZON, seed=7, capture=length)
-    assert described(policy.state_dict()) == before

@@ -298,7 +298,11 @@ _OF_POINTS = bad.spoiled(ones(3), -ones(3), ones(2, 3, 4))
 # By the annotation: what an argument must refuse, or None where it is not looked at, or by another test. The value None
 # is left out where the argument may be None.
 BAD: dict[str, Rows] = {
-    "bool": [(None, "*"), (["yes", 1, None, 0.0, []], "bound_is_guess warm_start policies.*.draws")],
+    "bool": [
+        (None, "*"),
+        (["yes", 1, None, 0.0, []], "bound_is_guess warm_start policies.*.draws"),
+        ([0, -3, 2.5, "always"], "bandits_torch.run.capture"),
+    ],
     "int": [
         (bad.count, "*"),
         (bad.natural, "order seed first_replicate first_replay initial training_steps keep refined"),

@@ -173,6 +173,10 @@ def to_policy(policy: Any, step: float = 4.0) -> Iterator[Said]:
     for what, one in pending.items():
         named = ("pending." + what.split()[0], "why")
         yield f"choose: pending {what}", lambda one=one: policy.choose_many(step, 1, None, [one]), named
+    for what, bad in points.items():
+        one = Pending(step, bad, choice.why)
+        ask = partial(policy.choose_many, step, 1, None, [one])
+        yield f"choose: pending arm {what}", ask, ("pending.arm",)
     domains = BAD_DOMAINS if policy.dim else BAD_AVAILABLE
     yield from each("choose: available", domains, lambda bad: policy.choose(step, bad), "available")
 

@@ -125,13 +125,6 @@ def test_an_error_within_leaves_the_policy_as_it_was():
     assert described(policy.state_dict()) == kept
 
 
-@pytest.mark.parametrize("arm", [torch.tensor([9]), torch.tensor([0, 1]), torch.tensor([0.0]), 0])
-@pytest.mark.parametrize("recipe", [recipes.ucb1, recipes.auto])
-def test_pending_choices_of_what_there_is_not_are_refused_by_name(recipe, arm):
-    with pytest.raises(ValueError, match=r"pending\.arm must"):
-        recipe(4).choose_many(1.0, 2, pending=[Pending(0.0, arm)])
-
-
 def test_regret_balancing_counts_plays_and_bounds_by_what_was_learned():
     policy = taught(all_recipes.build("regret_balancing", 1, T)[0], 20)
     plays = policy._plays.clone()
