@@ -66,19 +66,14 @@ BOTH = pytest.mark.parametrize("used", [of_a_run, of_asking])
 
 
 @BOTH
-def test_a_small_step_takes_one_thread_and_leaves_as_many_as_before(used):
+@pytest.mark.parametrize("large", [False, True])
+def test_a_small_step_takes_one_thread_a_large_one_all_and_both_leave_as_many_as_before(used, large):
     policy = Watched()
+    if large:
+        policy.numbers_per_step = lambda observations: threads.SHARED_FROM
     used(policy)
-    assert set(policy.seen) == {1}
+    assert set(policy.seen) == {ALL if large else 1}
     assert torch.get_num_threads() == ALL
-
-
-@BOTH
-def test_a_large_step_takes_all(used):
-    policy = Watched()
-    policy.numbers_per_step = lambda observations: threads.SHARED_FROM
-    used(policy)
-    assert set(policy.seen) == {ALL}
 
 
 @BOTH
