@@ -96,7 +96,7 @@ class ThompsonSampling(IndependentDraws):
 
     Cost: O(N^2) per batch member of a static ``ArmGP`` in the covariance form, which updates a root of its covariance
     with each observation (``joint_root``). Any other model needs a Cholesky factor of the N x N posterior covariance,
-    O(N^3), with the smallest sufficient jitter, from 1e-12 of the largest variance upwards, if the factorisation fails.
+    O(N^3), with a jitter of 1e-12 (float32: 1e-6) of the largest variance, or more if the factorisation fails.
 
     Raises ValueError for ``base_samples`` of another shape, and for superfluous or missing ``choices``.
     """
