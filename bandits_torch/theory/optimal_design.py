@@ -358,6 +358,8 @@ def active_set(phi: Tensor, g: Tensor, w: Tensor, allowed: Tensor, tolerance: fl
         inner = phi.gather(-2, order.unsqueeze(-1).expand(*order.shape, rank))
         solved = interior_point(inner, g.gather(-1, order), w, chosen, 0.5 * tolerance)
         P = torch.zeros_like(P).scatter(-1, order, solved)
+        if size == allowed.shape[-1]:  # no arm is left to add, even if rounding errors exceed the tolerance
+            break
         support = P > 1e-9
         size = min(allowed.shape[-1], size + max(1, rank // 2))
     return P

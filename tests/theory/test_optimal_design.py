@@ -1,5 +1,7 @@
 """Optimal designs and the problem OP: certificates, the lemmas that rest on them, agreement with a general solver."""
 
+import sys
+
 import pytest
 import torch
 
@@ -81,6 +83,17 @@ def test_rounding_errors_of_updated_leverages_do_not_end_the_pairwise_steps() ->
 def test_many_arms_are_solved_on_a_working_set() -> None:
     design = optimal_design(features_of_covariance(covariance(1200, 2, 0.8)), 1e-2)
     assert design.duality_gap <= 1e-8
+
+
+def test_a_working_set_of_all_arms_is_solved_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounding errors of leverages of this size exceed the tolerance."""
+    module, solved = sys.modules[optimal_design.__module__], []
+    solve = module.interior_point
+    monkeypatch.setattr(module, "interior_point", lambda *a: solved.append(a) or solve(*a))
+    phi = torch.randn(40, 40, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    design = exploration_problem(phi, uniform(40), 1e-6, 1e6, method="active_set")
+    assert 1e-8 < design.duality_gap < 1e-3
+    assert len(solved) == 1
 
 
 @pytest.mark.parametrize("method", ["interior_point", "active_set", "frank_wolfe"])
