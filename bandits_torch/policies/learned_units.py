@@ -86,7 +86,7 @@ class RewardFrame(Described, HasState):
         self.origin = torch.where(self.origin.isnan(), reward, self.origin)
         size, before = (reward - self.origin).abs(), self.unit
         grows = size / ROUNDING > before
-        self.unit = torch.where(before.isnan() | grows, _power_of_two(size), before)
+        self.unit = torch.where(before.isnan() | grows, power_of_two(size), before)
         return torch.where(grows, before / self.unit, 1.0)
 
     def settle(self, rewards: Tensor, where: Tensor) -> Tensor:
@@ -104,7 +104,7 @@ class RewardFrame(Described, HasState):
         bound = torch.where(usual > equal, _FAR * usual, torch.inf)
         near = (rewards - origin).clamp(-bound, bound)
         near = near.masked_fill(deviation < equal, 0.0)
-        unit = _power_of_two(near.abs().nan_to_num().amax(-1))
+        unit = power_of_two(near.abs().nan_to_num().amax(-1))
         self.origin = torch.where(where, origin.squeeze(-1), self.origin)
         self.unit = torch.where(where, torch.where(unit.isnan(), self.unit, unit), self.unit)
         self.state_changed()
@@ -120,7 +120,7 @@ class RewardFrame(Described, HasState):
         return {"origin": unknown, "unit": unknown.clone()}
 
 
-def _power_of_two(size: Tensor) -> Tensor:
+def power_of_two(size: Tensor) -> Tensor:
     """The least power of two above ``size`` >= 0; NaN for 0."""
     mantissa, _ = torch.frexp(size)
     return size / mantissa

@@ -16,7 +16,7 @@ from bandits_torch.models.online_model import with_time
 from bandits_torch.models.points.member_posterior import MemberMixture
 from bandits_torch.models.points.point_members import PointMembers, refine
 from bandits_torch.policies.choices.points import Points
-from bandits_torch.policies.learned_units import LEAST, MemberScale, TypicalClock
+from bandits_torch.policies.learned_units import LEAST, MemberScale, TypicalClock, power_of_two
 from bandits_torch.policies.looking_again import LookingAtPoints
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.policies.reward_range import RewardRange
@@ -28,8 +28,8 @@ _MANY = 50  # with k times as many observations held, refinements come every k `
 _ENOUGH = 1e10  # a local search ends with a round that gains fewer rounding errors of the bound
 _FADES = 20.0  # number of observations held at which the expected loss at the ends is half
 _LEAST_HELD = 5  # fewest observations of a member whose hyperparameters are refined
-_TINY = 2.0**-400  # smaller rewards are scaled up: squares of much smaller ones are 0 in float64
-_RAISED = 2.0**600  # factor of rewards while all of them are tiny
+_FAR = 2.0**400  # largest reward in the internal unit; squares of much larger ones overflow
+_LARGEST = 2.0**1000  # largest factor of rewards
 
 
 class PointAveraging(Policy):
@@ -40,8 +40,8 @@ class PointAveraging(Policy):
       ``ends`` / (1 + (n / 20)^2) times the mean of (2 z_j - 1)^2 is subtracted from the bound, with z the point in the
       unit cube and u the mixture's prior deviation (``LoweredEnds``). So an optimum in a corner is found later.
     * Every member observes every reward, and ``FixedShare`` weighs the members. Unit and origin of rewards are learned
-      (``MemberScale``): multiplying or shifting rewards changes choices only by rounding. While all rewards are below
-      2^-400 in size, they are multiplied by 2^600 internally, so that their squares are not 0.
+      (``MemberScale``): multiplying or shifting rewards changes choices only by rounding, and by a power of two not at
+      all. The internal unit is the least power of two above the first reward that is not 0.
     * A reward in doubt (``RewardRange``) is learned by no member. If it is high, its point is played again at once.
     * Members keep their kernel over time. Their length-scales and noises are refitted (``refine``): every
       ``refine_every`` observations those of the heaviest member and of ``refined`` - 1 others in turn, by ``rounds``
@@ -281,8 +281,11 @@ class PointAveraging(Policy):
             mean, variance = (moment.squeeze(-1) for moment in moments)
             residual, borne_out = reward.unsqueeze(-1) - self.scale.offset, self.range.borne_out
             variance = variance + self.members.noise_variance
+            log_unit = -self._factor.log() * (self.scale.weight > 0).any(
+                -1
+            )  # else densities are 1 in any unit
             density, learned = self.scale.update(residual - mean, variance, borne_out=borne_out)
-            due = self.sharing.update(density)
+            due = self.sharing.update(density, log_unit=log_unit)
         due = due if where is None else due & where
         target = mean + learned
         if bool(due.any()):
@@ -296,18 +299,18 @@ class PointAveraging(Policy):
             self._refine(self._steps // every)
 
     def _in_internal_unit(self, reward: Tensor, believed: Tensor | None) -> Tensor:
-        """Rewards (S,) in the internal unit. Tiny rewards are scaled up as long as all are tiny or 0; at the first that
-        is not, everything learned is scaled back."""
+        """Rewards (S,) in the internal unit, the least power of two above the first that is not 0. A reward far above
+        it sets it anew, and everything learned is scaled."""
         scale, size = self.scale, reward.abs()
         zeros = (scale.count == 0).all(-1) & (scale.origin.nan_to_num() == 0)
-        tiny = (size > 0) & (size < _TINY)
-        factor = torch.where(zeros & tiny, _RAISED, torch.where(size < _TINY, self._factor, 1.0))
+        sets = (zeros & (size > 0)) | (size * self._factor > _FAR)
+        factor = torch.where(sets, (1 / power_of_two(size)).clamp_max(_LARGEST), self._factor)
         factor = factor if believed is None else torch.where(believed, factor, self._factor)
         if not torch.equal(factor, self._factor):
             ratio = (factor / self._factor).unsqueeze(-1)
             self._factor, scale.origin = factor, scale.origin * ratio.squeeze(-1)
             scale.squares, scale.largest = (v * ratio * ratio for v in (scale.squares, scale.largest))
-            known = scale.squares > (LEAST * _TINY) ** 2  # smaller ones are as good as 0
+            known = scale.squares > (LEAST / _FAR) ** 2  # smaller ones are as good as 0
             scale.count = torch.where(known, scale.count, 0.0)
             scale.state_changed()
             self.members.targets = self.members.targets * ratio.unsqueeze(-1)
@@ -366,7 +369,7 @@ class PointAveraging(Policy):
     _start: float | None  # time of the first observation
     _steps: int  # observations
     _latest: Tensor  # the latest points, (S, 0 or 1, d), where the next search starts
-    _factor: Tensor  # by which rewards are multiplied before they are learned, (S,): 2^600 for tiny ones
+    _factor: Tensor  # by which rewards are multiplied before they are learned, (S,): a power of two
 
     def _fresh(self) -> dict[str, Any]:
         none = self.domain.bounds.new_zeros(self.replicates, 0, self.dim)

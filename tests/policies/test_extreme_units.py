@@ -65,11 +65,8 @@ def believed(policy):
 def test_no_unit_of_rewards_changes_what_is_chosen(way, power):
     unit = 2.0**power  # from numbers that have lost some digits over 1e-300, 1e-135, 1e-120, 1e30 to 3e138
     (plain, before), (chosen, policy) = ordinary(way), played(way, unit)
-    if way == "points":
-        # Searches end within rounding, which adds up.
-        torch.testing.assert_close(chosen, plain, rtol=0, atol=1e-3)
-    else:
-        assert torch.equal(chosen, plain)
+    # Rewards near 1e-313 have lost digits, and the searches over points multiply what is rounded.
+    torch.testing.assert_close(chosen, plain, rtol=0, atol=1e-3 if way == "points" and power < -1000 else 0)
     for name, value in believed(policy).items():
         of_rewards = unit if name in ("scale", "noise_scale") else 1.0
         torch.testing.assert_close(value / of_rewards, believed(before)[name], rtol=1e-2, atol=1e-4)

@@ -82,7 +82,9 @@ class PlainPointAveraging(Doubting):
         return [self.places[i] for i in at], [self.targets[p][i] for i in at]
 
     def scale(self, p):
-        return max(self.q[p] / max(self.n[p], 1.0), 1e-12 * self.largest) if self.n[p] else 1.0
+        if self.n[p]:
+            return max(self.q[p] / max(self.n[p], 1.0), 1e-12 * self.largest)
+        return 4.0 ** math.frexp(self.origin)[1] if self.origin else 1.0  # the unit is a power of two
 
     def predict(self, x, now):
         """Mean and variance of the mixture at a point."""
