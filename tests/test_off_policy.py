@@ -408,6 +408,8 @@ def test_look_says_what_a_log_holds(tmp_path):
     assert call("look", path).output.startswith("A full table: 9 rows, 2 arms")
     path.write_text("when,layout,paid\n" + "".join(f"{t},{arm},{t}.5\n" for t in range(9) for arm in "ab"))
     assert call("look", path).output.startswith("A full table: 9 rows, 2 arms")
+    said = call("look", path, "--option", "windw=3", code=2).stderr
+    assert "option 'windw' is not known here; there are a table's options" in said
 
 
 def test_auto_learns_a_log_as_if_it_had_pulled():

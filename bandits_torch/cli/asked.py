@@ -203,10 +203,7 @@ def send_options(
             more = len(accepted) - _TAKERS_SHOWN
             hidden = f"; and those of {more} more" if more > 0 else ""
             close = did_you_mean(key, {one: None for keys in accepted.values() for one in keys}) or ";"
-            raise ValueError(
-                f"option {key!r} is accepted by neither the problem nor a policy{close} there are {'; '.join(lists)}"
-                f"{hidden}"
-            )
+            raise ValueError(f"option {key!r} is not known here{close} there are {'; '.join(lists)}{hidden}")
         if problem in takers and len(takers) > 1:
             whose = " or ".join(f"{one}.{key}" for one in takers)
             raise ValueError(f"option {key!r} must say for whom: {whose}")

@@ -60,7 +60,7 @@ ANSWERED = [
     ("sweep --threads 100000", 2, "threads must be an integer in 1, ..., 1024, got 100000"),
     ("sweep --problems gp,gp", 2, "problems must be different names"),
     ("sweep --engine cloud", 2, "engine must be one of local, processes, ray, got 'cloud'"),
-    ("sweep --option windw=3", 2, "'windw' is accepted by neither the problem nor a policy"),
+    ("sweep --option windw=3", 2, "'windw' is not known here"),
     (
         "sweep --problems gp --data my.csv",
         2,
