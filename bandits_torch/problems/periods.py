@@ -294,7 +294,7 @@ def fit_cycles(
     times = np.arange(1.0 - T, 1.0) if times is None else np.asarray(times, dtype=np.float64)
     ok = times.shape == (T,) and bool(np.isfinite(times).all() and (np.diff(times) > 0).all())
     validation.require(ok, "times", times, f"{T} increasing numbers, one for each row")
-    lengths = checked_periods(periods)
+    lengths = checked_periods(periods, "periods")
     if periods == FIND:
         lengths = [one.length for one in find_periods(rewards, times)]
     if not lengths:
@@ -331,13 +331,14 @@ def fit_cycles(
     return Cycles(tuple(lengths), (harmonics,) * len(lengths), found[0], found[1:], left)
 
 
-def checked_periods(periods: object) -> list[float]:
-    """The given periods as floats; an empty list for None and ``"find"``. Raises ValueError for anything else."""
+def checked_periods(periods: object, name: str = "cycles") -> list[float]:
+    """The given periods as floats; an empty list for None and ``"find"``. Raises ValueError, which names the argument,
+    for anything else."""
     if periods is None or (isinstance(periods, str) and periods == FIND):
         return []
     several = isinstance(periods, (list, tuple)) and len(periods) > 0
     lengths: list[Any] = list(periods) if several else [periods]  # type: ignore[call-overload]
     expected = f"a number > 0, several different ones, {FIND!r} or None"
     ok = all(validation.is_number(one) and np.isfinite(one) and one > 0 for one in lengths)
-    validation.require(ok and len({*lengths}) == len(lengths), "periods", periods, expected)
+    validation.require(ok and len({*lengths}) == len(lengths), name, periods, expected)
     return [float(one) for one in lengths]

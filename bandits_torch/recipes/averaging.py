@@ -515,10 +515,7 @@ def _cycles(
         profile = torch.from_numpy(given.profile)
         validation.of_shape("cycles", profile, ("2 J", n), note=", a column for each arm")
         return given if len(features[:first]) <= FULL_UP_TO else None
-    try:
-        lengths = checked_periods(given)
-    except ValueError as error:
-        raise ValueError(str(error).replace("periods", "cycles", 1)) from error
+    lengths = checked_periods(given)
     most = FULL_UP_TO if history is not None else _LEARNED_UP_TO
     expected = f"{FIND!r} or None for more than {most} arms"
     few = len(features[:first]) <= most

@@ -113,6 +113,8 @@ def test_steps_are_units_of_time_and_folders_are_searched(tmp_path: Path, name: 
     # A race on any record advises this option.
     assert problem.knowledge.cycles is None
     assert list(_made_up(tmp_path, name, cycles=20).knowledge.cycles.periods) == [20.0]
+    with pytest.raises(ValueError, match="cycles must be a number"):
+        _made_up(tmp_path, name, cycles=-3)
 
 
 def test_intel_plays_the_day_with_the_motes_that_worked(tmp_path: Path) -> None:
