@@ -82,6 +82,16 @@ class Domain:
         return self.bounds.shape[-1]
 
     @property
+    def wide_bounds(self) -> Tensor:
+        """The bounds, widened to include the fixed values, as BoTorch's functions need them under constraints."""
+        bounds = self.bounds.clone()
+        for column, value in self.fixed_features.items():
+            each = torch.as_tensor(value).to(bounds)
+            bounds[0, ..., column].clamp_(max=each.min())
+            bounds[1, ..., column].clamp_(min=each.max())
+        return bounds
+
+    @property
     def scaled_constraints(self) -> list[Constraint]:
         """The constraints, which each free coordinate changes by at most 1: BoTorch allows errors of 1e-8."""
         sides = self.bounds[1] - self.bounds[0]
@@ -149,14 +159,12 @@ class Domain:
         found = tried[self.contains(tried, 0.0)]
         if len(found) >= n:
             return found[:n]
-        whole, (low, high) = self.bounds.new_ones(1), self.bounds.clone()
+        whole = self.bounds.new_ones(1)
         fixed = [(torch.tensor([i]), whole, float(value)) for i, value in self.fixed_features.items()]
-        for i, value in self.fixed_features.items():  # the sampler needs bounds that include the fixed values
-            low[i], high[i] = low[i].clamp_max(float(value)), high[i].clamp_min(float(value))
         try:
             points = get_polytope_samples(
                 n,
-                torch.stack([low, high]),
+                self.wide_bounds,
                 inequality_constraints=self.scaled_constraints,
                 equality_constraints=fixed or None,
                 seed=seed,

@@ -111,7 +111,7 @@ class PointSearch:
         if starts is not None:
             starts = inside.to_unit(starts.transpose(0, 1)).transpose(0, 1)
         fixed: dict[int, float | Tensor] = dict(unit.fixed_features)
-        bounds = unit.bounds
+        bounds = unit.wide_bounds
         if time is not None:
             bounds = with_time(bounds, time)
             fixed[unit.dim] = time

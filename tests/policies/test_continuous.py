@@ -142,6 +142,22 @@ def test_bounds_constraints_and_contexts_of_a_step_are_kept():
         assert (policy.choose(11.0, domain).why["index"] <= free + 1e-6).all()
 
 
+def test_a_fixed_value_may_lie_outside_the_bounds_under_constraints():
+    """BoTorch corrects a point that misses a constraint by rounding, and then wants all values within the bounds."""
+    bounds = torch.tensor([[0.0, 0.0, 5.0], [1.0, 1.0, 5.0]]).double()
+    domain = Domain(bounds, [(torch.tensor([0, 2]), torch.tensor([-1.0, 0.1]).double(), 0.2)], {2: 7.0})
+    kernel = RBFKernel().double()
+    kernel.lengthscale = 0.5
+    search = PointSearch(num_restarts=2, raw_samples=16, options={"maxiter": 5})
+    policy = recipes.gp_ts(domain, kernel, 0.1, seed=1, replicates=2, search=search)
+    g = torch.Generator().manual_seed(0)
+    for step in range(8):
+        point = policy.choose(float(step)).arm
+        assert domain.contains(point).all()
+        assert (point[:, 2] == 7.0).all()
+        policy.learn(Observation(float(step), point, torch.randn(2, generator=g, dtype=torch.float64)))
+
+
 @pytest.mark.parametrize("unit", [1.0, 1e-9])
 def test_a_narrow_polytope_is_sampled(unit):
     sliver = Domain(unit * SQUARE.bounds, [(torch.tensor([0, 1]), torch.ones(2).double(), 1.99 * unit)])
