@@ -107,7 +107,7 @@ class ModelAveraging(Policy):
     Raises ValueError for a model of another batch shape and parts that do not fit it.
     """
 
-    _pending_columns: list[Tensor] | None = None  # u (S, N) of each pending pull: it lowers variances by u^2
+    _pending_columns: Tensor | None = None  # u of q pending pulls, (q, S, N): each lowers variances by u^2
     needs_unit = "it learns the unit by itself"
 
     def __init__(
@@ -210,7 +210,7 @@ class ModelAveraging(Policy):
     def choose(self, time: float, available: Tensor | None = None) -> Choice:
         """The available arm with the largest m + width sqrt(v), unless it is time for a check, a new arm or a look."""
         self.choices.check_available(available)
-        asked = self.asked(self.count + len(self._pending_columns or ()))
+        asked = self.asked(self.count + (0 if self._pending_columns is None else len(self._pending_columns)))
         return Choice(self.pick(self.members(time), asked, available))
 
     def asked(self, count: int) -> dict[str, float | bool]:
@@ -236,8 +236,8 @@ class ModelAveraging(Policy):
         width, check = asked["width"], asked["check"]
         weights = self.sharing.weights
         mean, variance = mixture_moments(weights, *members)
-        if self._pending_columns:
-            variance = (variance - torch.stack(self._pending_columns).square().sum(0)).clamp_min(0.0)
+        if self._pending_columns is not None:
+            variance = (variance - self._pending_columns.square().sum(0)).clamp_min(0.0)
         index = mean + width * variance.sqrt()
         if isinstance(check, Tensor):
             index = torch.where(check, self._optimistic(*members, width), index)
@@ -272,12 +272,13 @@ class ModelAveraging(Policy):
         column = self.model.covariance_with(pending.arm, self._at(time)) * scale.unsqueeze(-1)
         at = pending.arm.reshape(-1, 1, 1).expand(-1, self.num_members, 1)
         column = (weights.unsqueeze(-2) @ (column + off * off.gather(-1, at))).squeeze(-2)
-        at, before = pending.arm.unsqueeze(-1), self._pending_columns or []
-        for u in before:
-            column = column - u * u.gather(-1, at)
+        at, before = pending.arm.unsqueeze(-1), self._pending_columns
+        before = column.new_zeros(0, *column.shape) if before is None else before
+        column = column - (before * before.gather(-1, at.expand(len(before), -1, 1))).sum(0)
         noise = (weights * scale * self.model.noise_variance).sum(-1, keepdim=True)
-        self._pending_columns = [*before, column / (column.gather(-1, at).clamp_min(0.0) + noise).sqrt()]
-        self._pulled = self._pulled.scatter(-1, pending.arm.unsqueeze(-1), True)
+        u = column / (column.gather(-1, at).clamp_min(0.0) + noise).sqrt()
+        self._pending_columns = torch.cat([before, u.unsqueeze(0)])
+        self._pulled = self._pulled.scatter(-1, at, True)
         self._examine(pending.arm)
         self.range.latest = torch.zeros_like(self.range.latest)
 

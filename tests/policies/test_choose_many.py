@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
 
 from bandits_torch import ArmGP, Domain, IndexPolicy, UpperConfidenceBound, recipes
 from bandits_torch.checkpoint import described
@@ -150,6 +151,24 @@ def mixture_of_arms(kind):
     return ModelAveraging(model, sharing=FixedShare(torch.ones(2).double(), 2), plausible=0.0)
 
 
+class Counting(TorchFunctionMode):
+    count = 0
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
+def test_an_open_question_of_a_mixture_costs_as_much_however_many_are_open_before_it():
+    policy, costs = taught(mixture_of_arms(ArmMembers), 9), []
+    with policy.expecting(10.0) as expect:
+        for k in range(20):
+            with Counting() as mode:
+                expect(Pending(10.0, torch.tensor([k % N, 4])))
+            costs.append(mode.count)
+    assert costs[19] <= costs[1]
+
+
 def test_the_models_of_a_mixture_learn_residuals_alike():
     models, arm = (
         [mixture_of_arms(kind).model for kind in (ArmMembers, "covariance", "factor")],
@@ -188,7 +207,7 @@ def test_a_mixture_conditions_its_own_covariance(kind):
     with policy.expecting(now) as expect:
         for arm in pulled:
             expect(Pending(now, torch.tensor([arm, arm])))
-        told = torch.stack(policy._pending_columns).square().sum(0)
+        told = policy._pending_columns.square().sum(0)
     for s in range(2):
         A = K[s][pulled][:, pulled] + noise[s] * torch.eye(3).double()
         right = (K[s][:, pulled] @ torch.linalg.solve(A, K[s][pulled])).diagonal()
