@@ -310,17 +310,3 @@ for over in (lambda space: space, faded):
 def test_it_is_refused_by_name(words, call):
     with pytest.raises(ValueError, match=words if " " in words else f"^{words} must"):
         call()
-
-
-@pytest.mark.parametrize("form", ["auto", "covariance"])
-def test_a_kernel_of_gpytorch_that_is_no_covariance_over_the_arms_is_refused(form):
-    class Waves(RBFKernel):
-        def forward(self, x1, x2, diag=False, **params):
-            return super().forward(x1, x2, diag=diag, **params) ** 16 - 0.9 * super().forward(
-                x1, x2, diag=diag, **params
-            )
-
-    with pytest.raises(
-        ValueError, match=r"^kernel must be positive semi-definite over the arms, got 'Waves'"
-    ):
-        ArmGP(ARMS, Waves(), 0.1, form=form)

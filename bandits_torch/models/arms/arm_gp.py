@@ -111,13 +111,6 @@ class ArmGP(ArmModel):
             takes_covariance = pays if steady else self.num_arms <= _GROWING_VARIANCE_UP_TO
             form = "covariance" if takes_covariance else "factor"
         self._belief = ArmBelief(self.prior, flat, self.noise_variance.reshape(b, 1), form)
-        if form == "covariance":
-            K = self._belief.form.prior_covariance.detach()
-            largest = K.abs().sum(-1).amax(-1)  # no eigenvalue exceeds it
-            added = (torch.finfo(K.dtype).eps ** 0.5 * largest).unsqueeze(-1).expand(K.shape[:-1])
-            definite = not bool(torch.linalg.cholesky_ex(K + torch.diag_embed(added)).info.any())
-            named = type(self.prior.space_kernel).__name__
-            validation.require(definite, "kernel", named, "positive semi-definite over the arms")
         self._belief.changes_form = self.form == "auto" and steady
         self._candidates_time = 0.0
         self.eval()
