@@ -281,9 +281,8 @@ class PointAveraging(Policy):
             mean, variance = (moment.squeeze(-1) for moment in moments)
             residual, borne_out = reward.unsqueeze(-1) - self.scale.offset, self.range.borne_out
             variance = variance + self.members.noise_variance
-            log_unit = -self._factor.log() * (self.scale.weight > 0).any(
-                -1
-            )  # else densities are 1 in any unit
+            has_density = (self.scale.weight > 0).any(-1)  # else it is 1 in any unit
+            log_unit = -self._factor.log() * has_density
             density, learned = self.scale.update(residual - mean, variance, borne_out=borne_out)
             due = self.sharing.update(density, log_unit=log_unit)
         due = due if where is None else due & where
