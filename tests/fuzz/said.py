@@ -186,8 +186,10 @@ def _no_notes(key: str, value: Any) -> dict[str, Any]:
     if not isinstance(value, torch.Tensor):
         return {"text": "why", "negative": -1}
     wrong = {"text": "why", "too many": torch.cat([value, value])}
+    if value.is_floating_point():
+        wrong |= {"NaN": NAN * value}
     if key == "probability":
-        wrong |= {"0": 0 * value, "above 1": 1 + value, "NaN": NAN * value}
+        wrong |= {"0": 0 * value, "above 1": 1 + value}
     if value.dtype == torch.int64 and key != "left":
         wrong |= {"too large": value + 99, "negative": -1 - value, "floats": value.double()}
     return wrong

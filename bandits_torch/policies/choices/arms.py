@@ -53,6 +53,7 @@ class Arms(Choices):
         right = right and reward.dtype in _FLOATS and float(reward @ reward) + 0 * time < self._most
         for name in needed:
             right = right and type(value := observation.why.get(name)) is Tensor and value.shape == S
+            right = right and not bool(value.isnan().any())
         if not (right and self._inside(arm) and observation.outcomes is observation.noise_variance is None):
             super().check(observation, *needed)
 

@@ -53,7 +53,7 @@ class Choices(ABC):
     def check(self, observation: Observation, *needed: str) -> None:
         """Raise ValueError unless this is a choice and a finite reward for every replicate.
 
-        ``needed``: names of tensors (S,) that ``why`` has to hold. Values are checked on a CPU only.
+        ``needed``: names of tensors (S,) without NaN that ``why`` has to hold. Values are checked on a CPU only.
         """
         arm, reward = observation.arm, validation.tensor("reward", observation.reward)
         validation.tensor("arm", arm)
@@ -74,7 +74,8 @@ class Choices(ABC):
         for name in needed:
             value = observation.why.get(name)
             fits = isinstance(value, Tensor) and value.shape == (S,)
-            expected = f"a tensor ({S},), the {name} that the choice was made with"
+            fits = fits and not (value.is_cpu and bool(value.isnan().any()))
+            expected = f"a tensor ({S},) without NaN, the {name} that the choice was made with"
             validation.require(fits, f"why[{name!r}]", value, expected)
 
     @abstractmethod
