@@ -24,7 +24,7 @@ BAD = [
     (["--problem", "GP"], "got 'GP': did you mean gp?"),
     *((["--data", bad], "data must be None for problem 'gp'") for bad in ("no/such/file.csv", ".")),
     *((["--option", bad], "option must be key=value") for bad in ("", "=", "x", "=3")),
-    *((["--option", f"{bad}=1"], f"'{bad}' is accepted by neither") for bad in ("nonsense", "seed", "windw")),
+    *((["--option", f"{bad}=1"], f"'{bad}' is not known here") for bad in ("nonsense", "seed", "windw")),
     (["--option", "gp_ucb.nonsense=1"], "'nonsense' is not one of gp_ucb's options (delta, width"),
     (["--option", "nobody.delta=1"], "must be for one of problem, gp_ucb, got 'nobody'"),
     (["--nonsense"], "No such option"),
