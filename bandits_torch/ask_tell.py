@@ -180,7 +180,8 @@ class AskTell(Watched, Described):
 
         Raises ValueError for choices and settings that the recipe does not take.
         """
-        settings, log = None, knowledge.get("log")
+        settings, times = None, Times(time_unit)
+        log: Log | None = knowledge.get("log")
         if log is not None:
             validation.instance("log", log, Log, "a Log, as read_log returns it")
         if choices is None:
@@ -207,23 +208,24 @@ class AskTell(Watched, Described):
         elif not isinstance(choices, Tensor | int | Domain):
             expected = "how many arms there are, their names, their features (a tensor), settings by name or a Domain"
             validation.require(False, "choices", choices, expected)
-        if isinstance(log, Log):
+        if log is not None:
             numbered = log.arm_names == tuple(map(str, range(log.num_arms)))
             if names is None:
                 names = None if numbered else log.arm_names
             elif not numbered or set(log.arm_names) <= set(names):
-                knowledge["log"] = log.over(names)
+                log = log.over(names)
         by_name = False
         if isinstance(cycles := knowledge.get("cycles"), (str, list, tuple)):
-            knowledge["cycles"], by_name = border.periods_of(cycles, time_unit)
-        zone, moments, past = "", knowledge.get("history_times"), knowledge.get("history")
+            knowledge["cycles"], by_name = times.periods(cycles)
+        moments, past = knowledge.get("history_times"), knowledge.get("history")
         if isinstance(past, pd.DataFrame):
             knowledge["history"] = border.rewards_of_table("history", past, names)
             if moments is None and isinstance(past.index, pd.DatetimeIndex | pd.TimedeltaIndex):
                 moments = past.index
         moments = moments.tolist() if isinstance(moments, Tensor) else moments
         if isinstance(moments, Iterable):
-            knowledge["history_times"], zone = border.numbers_of_times("history_times", moments, time_unit)
+            knowledge["history_times"] = times.read_all("history_times", moments)
+            times.reason = "as the times of the history"
         for argument in ("control", "start_at"):
             if isinstance(arm := knowledge.get(argument), str):
                 knowledge[argument] = border.number_of_arm(argument, arm, names)
@@ -231,32 +233,29 @@ class AskTell(Watched, Described):
         if border.is_sequence_of_words(knowledge.get("contexts")):
             context_names = knowledge["contexts"]
             knowledge["contexts"] = len(context_names)
-            if isinstance(log, Log):
-                knowledge["log"] = knowledge["log"].under(context_names)
-        elif isinstance(log, Log) and log.context_names and not knowledge.get("context_dim"):
+            log = None if log is None else log.under(context_names)
+        elif log is not None and log.context_names and not knowledge.get("context_dim"):
             context_names = log.context_names
-        dated = isinstance(log, Log) and log.dated
-        if dated:
-            seconds = (knowledge["log"].times * 1e6).floor() / 1e6  # dates have microseconds, as in ``Times``
-            knowledge["log"] = replace(knowledge["log"], times=seconds / border.SECONDS[time_unit])
+        if log is not None:
+            times.zone, times.reason = "number", "as the times of the log"
+            if log.dated:
+                times.zone = {None: "date", False: "none", True: "zone"}[log.zoned]
+                seconds = (log.times * 1e6).floor() / 1e6  # dates have microseconds, as in ``Times``
+                log = replace(log, times=seconds / border.SECONDS[time_unit])
+            knowledge["log"] = log
+        elif past is not None and knowledge.get("cycles", "") is not None and moments is None:
+            times.zone = "number"
+            times.reason = "as the rows of history are counted: history_times= may give their dates"
+        if by_name:
+            expected = f"numbers, as times must be, {times.reason}"
+            validation.require(times.zone != "number", "cycles", cycles, expected)
+            if not times.zone:
+                times.zone, times.reason = "date", "as cycles are given by name"
         about: Any = {"names": names, "context_names": context_names, "settings": settings}
         live = cls(recipes.auto(cast(Any, choices), **knowledge), **about, time_unit=time_unit, keep=keep)
+        live._times = times
         if log is not None:
-            live._latest = float(knowledge["log"].times[-1])
-        if dated:
-            live._times.zone = {None: "date", False: "none", True: "zone"}[cast(Log, log).zoned]
-        elif log is not None:
-            live._times.zone, live._times.reason = "number", "as the times of the log"
-        elif past is not None and knowledge.get("cycles", "") is not None and moments is None:
-            live._times.zone = "number"
-            live._times.reason = "as the rows of history are counted: history_times= may give their dates"
-        elif zone:
-            live._times.zone, live._times.reason = zone, "as the times of the history"
-        if by_name:
-            expected = f"numbers, as times must be, {live._times.reason}"
-            validation.require(live._times.zone != "number", "cycles", cycles, expected)
-            if not zone:
-                live._times.zone, live._times.reason = "date", "as cycles are given by name"
+            live._latest = float(log.times[-1])
         return live
 
     @property

@@ -127,6 +127,25 @@ class Times:
         validation.require(fits, name, value, expected)
         return number, zone if self.zone in ("", *_UNKNOWN_ZONES) else self.zone
 
+    def read_all(self, name: str, values: Iterable[Any]) -> Tensor:
+        """The numbers (T,) of times; later times must be of their kind. Raises ValueError unless all are of one."""
+        numbers = []
+        for value in values:
+            number, self.zone = self.read(name, value)
+            numbers.append(number)
+        return torch.tensor(numbers, dtype=torch.float64)
+
+    def periods(self, cycles: Any) -> tuple[Any, bool]:
+        """Cycles with "day" and "week" converted to numbers, anything else as it is; and whether there are such
+        names."""
+        several = [cycles] if isinstance(cycles, str) else cycles
+        named = [isinstance(one, str) and one in _PERIODS for one in several]
+        periods = [
+            _PERIODS[one] / SECONDS[self.unit] if is_name else one
+            for one, is_name in zip(several, named, strict=True)
+        ]
+        return periods[0] if isinstance(cycles, str) else periods, any(named)
+
     @staticmethod
     def _moment(name: str, value: Any) -> datetime | None:
         """The date that is given, with its time of day; None for a number."""
@@ -154,15 +173,6 @@ class Times:
         if self.zone in ("date", "none"):
             return datetime(1970, 1, 1) + since
         return (datetime(1970, 1, 1, tzinfo=UTC) + since).astimezone(_zone_called(self.zone))
-
-
-def numbers_of_times(name: str, values: Iterable[Any], time_unit: str) -> tuple[Tensor, str]:
-    """The numbers (T,) of times, and the ``zone`` of ``Times``. Raises ValueError unless all are of one kind."""
-    times, numbers = Times(time_unit), []
-    for value in values:
-        number, times.zone = times.read(name, value)
-        numbers.append(number)
-    return torch.tensor(numbers, dtype=torch.float64), times.zone
 
 
 def rewards_of_table(name: str, table: pd.DataFrame, names: Sequence[str] | None) -> Tensor:
@@ -196,19 +206,6 @@ def checked_zone(zone: Any) -> str:
         right = False
     validation.require(right, "state['zone']", zone, "a time zone that this machine knows")
     return str(zone)
-
-
-def periods_of(cycles: Any, time_unit: str) -> tuple[Any, bool]:
-    """Cycles with "day" and "week" converted to numbers in ``time_unit``, anything else as it is; and whether there are
-    such names."""
-    Times(time_unit)
-    several = [cycles] if isinstance(cycles, str) else cycles
-    named = [isinstance(one, str) and one in _PERIODS for one in several]
-    periods = [
-        _PERIODS[one] / SECONDS[time_unit] if is_name else one
-        for one, is_name in zip(several, named, strict=True)
-    ]
-    return periods[0] if isinstance(cycles, str) else periods, any(named)
 
 
 class Settings(Described):

@@ -492,7 +492,7 @@ def test_dates_after_a_log_of_dates_have_a_zone_if_its_dates_have_one(tmp_path):
         (tmp_path / "log.csv").write_text("\n".join(["time,arm,reward", *rows]))
         log = read_log(tmp_path / "log.csv")
         assert log.zoned == bool(zone)
-        live = AskTell.auto(log=log, time_unit="h")
+        live = AskTell.auto(log=log, time_unit="h", cycles="day" if zone == "Z" else None)
         with pytest.raises(ValueError, match=r"time must be a date with(out)? a zone, as the times"):
             live.ask(wrong)
         save_policy(tmp_path / "state", live, overwrite=True)
