@@ -114,12 +114,9 @@ class ArmsWithModel(Arms, ModelChoices):
         batch = model.batch_shape
         super().__init__(arms.shape[-2], batch[0] if batch else 1, model.noise_variance.dtype)
         self.model, self.arms = model, arms
-        self._count = self.num_arms  # of the model's arms; more than ``num_arms`` under contexts
         self._each = tuple(batch) or (1,)
-        self._first = (
-            *batch[:1],
-            *[1] * (len(batch) - 1),
-        )  # shape with which a choice broadcasts to the batch
+        # The shape with which a choice broadcasts to the batch.
+        self._first = (*batch[:1], *[1] * (len(batch) - 1))
 
     def shown(self, count: int = 200) -> Tensor:
         """The arms' features."""
@@ -129,13 +126,9 @@ class ArmsWithModel(Arms, ModelChoices):
     def inputs(self, time: float) -> Tensor:
         """Inputs of all arms, N x 1 x D, with a 1 for each dimension of the batch after N."""
 
-    def _of_arms(self, values: Tensor) -> Tensor:
-        """The values (S, N) of the arms, from those of all the model's arms, (S, ...)."""
-        return values
-
     def _normal(self, streams: ReplicateStreams) -> Callable[..., Tensor]:
         """A function that draws normal numbers for every arm, ``batch_shape x sizes x N``."""
-        batch, N = self.model.batch_shape, self._count
+        batch, N = self.model.batch_shape, self.arms.shape[-2]
         return lambda *sizes: streams.normal(*batch[1:], *sizes, N).reshape(*batch, *sizes, N)
 
     def largest_mean(self, time: float, available: Tensor | None = None) -> Tensor:
@@ -147,9 +140,7 @@ class ArmsWithModel(Arms, ModelChoices):
         self, acquisition: AcquisitionFunction, time: float, available: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         """All arms scored in one call; see ``best_available``."""
-        scores = self._values(acquisition, time).reshape(self._count, -1)  # N x S
-        if self._count != self.num_arms:
-            scores = self._of_arms(scores.mT).mT
+        scores = self._values(acquisition, time).reshape(self.num_arms, -1)  # N x S
         value, arm = best_available(scores, available)
         return arm.expand(self.replicates), value.expand(self.replicates)
 
@@ -196,7 +187,7 @@ class ModelArms(ArmsWithModel):
         return self._inputs_at(time, arm).reshape(*self._first, 1, -1)
 
     def observe(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
-        index = arm if self._count == self.num_arms else self._index(arm)
+        index = self._index(arm)
         if self._first != self._shape:
             index, reward = index.reshape(self._first), reward.reshape(self._first)
         self.model.take(index, reward, time, late=late)
@@ -211,8 +202,7 @@ class ModelArms(ArmsWithModel):
 
     def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
         """From the marginals of all arms."""
-        index = arm if self._count == self.num_arms else self._index(arm)
-        mean, variance = self.model.at(index, time)
+        mean, variance = self.model.at(self._index(arm), time)
         return mean.reshape(self._each), variance.reshape(self._each).sqrt()
 
     def _inputs_at(self, time: float, at: Tensor) -> Tensor:
@@ -221,8 +211,7 @@ class ModelArms(ArmsWithModel):
 
     def marginals(self, time: float, points: Tensor | None = None) -> tuple[Tensor, Tensor]:
         mean, variance = self.model.marginals(time)
-        shape = (self.replicates, self._count)
-        return self._of_arms(mean.reshape(shape)), self._of_arms(variance.reshape(shape))
+        return mean.reshape(self.replicates, -1), variance.reshape(self.replicates, -1)
 
     def step(self, time: float, width: Tensor | None, streams: ReplicateStreams) -> StepContext:
         """With normal numbers for every arm. Raises ValueError for a time that the model refuses; nothing is drawn."""

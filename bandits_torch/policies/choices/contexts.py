@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, cast
 
 import torch
+from botorch.acquisition import AcquisitionFunction
 from torch import Tensor
 
 from bandits_torch import validation
@@ -207,12 +208,11 @@ class ListedContexts(ArmsUnderContext, ModelArms):
         checked_features("choices", arms)
         check_contexts(contexts.to(arms))
         super().__init__(model)
-        self._pairs = pairs_of(arms, contexts.to(arms))
-        same = model.arms.shape == self._pairs.shape and bool((model.arms == self._pairs).all())
-        expected = f"the {len(self._pairs)} pairs of arm and context, (N M, d + c)"
-        validation.require(same, "model.arms", model.arms, expected)
-        self.num_arms, self.arms, self.contexts = len(arms), arms, contexts.to(arms)
-        self._expected, self._num_inputs = f"int64 from 0 to {self.num_arms - 1}", self._pairs.shape[-1]
+        self.num_arms, self.contexts, pairs = len(arms), contexts.to(arms), pairs_of(arms, contexts.to(arms))
+        same = self.arms.shape == pairs.shape and bool((self.arms == pairs).all())
+        expected = f"the {len(pairs)} pairs of arm and context, (N M, d + c)"
+        validation.require(same, "model.arms", self.arms, expected)
+        self._expected, self._num_inputs = f"int64 from 0 to {self.num_arms - 1}", pairs.shape[-1]
 
     def read(self, available: Any) -> tuple[Tensor, Tensor | None]:
         """The number of the context, (S,), and the mask, from the argument of ``choose``.
@@ -222,12 +222,12 @@ class ListedContexts(ArmsUnderContext, ModelArms):
         return number_under(available, self, self.contexts)
 
     def _known_by(self, inputs: Tensor) -> Tensor:
-        number = number_of("why['inputs']", inputs[..., self.arms.shape[-1] :], self.contexts)
+        number = number_of("why['inputs']", inputs[..., -self.contexts.shape[-1] :], self.contexts)
         return number.expand(self.replicates)
 
     def features(self, arm: Tensor) -> Tensor:
         """Features and context of a choice of this step, (S, d + c)."""
-        return self._pairs[self._index(arm)]
+        return self.arms[self._index(arm)]
 
     def _index(self, arm: Tensor) -> Tensor:
         number = self._of_step if self._of_choice is None else self._of_choice
@@ -236,7 +236,15 @@ class ListedContexts(ArmsUnderContext, ModelArms):
         assert number is not None
         return arm * len(self.contexts) + number.reshape(-1, *[1] * (arm.dim() - 1))
 
-    def _of_arms(self, values: Tensor) -> Tensor:
+    def _values(self, acquisition: AcquisitionFunction, time: float) -> Tensor:
+        return self._of_step_alone(super()._values(acquisition, time).reshape(len(self.arms), -1).mT).mT
+
+    def marginals(self, time: float, points: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        mean, variance = super().marginals(time)
+        return self._of_step_alone(mean), self._of_step_alone(variance)
+
+    def _of_step_alone(self, values: Tensor) -> Tensor:
+        """The values (S, N) under the step's context, from those of all pairs, (S or 1, N M)."""
         every = torch.arange(self.num_arms, device=values.device).expand(self.replicates, -1)
         return values.expand(self.replicates, -1).gather(-1, self._index(every))
 
