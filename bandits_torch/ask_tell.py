@@ -24,6 +24,7 @@ from bandits_torch.policies.counted import KINDS, LatentRewards
 from bandits_torch.policies.policy import Observation, Pending, Policy
 from bandits_torch.policies.wrapping import StandardisedPolicy
 from bandits_torch.problems.logs import Log
+from bandits_torch.state import unchanged_on_error
 from bandits_torch.threads import Turn, fitting
 from bandits_torch.watch import Watch, Watched
 
@@ -400,19 +401,11 @@ class AskTell(Watched, Described):
         for name, each in columns.items():
             fits = len(each) == len(ids)
             validation.require(fits, name, given[name], f"one for each of the {len(ids)} ids")
-        with self._turn, self._fitting():
-            before, still_open, latest = self.policy.state_dict(), dict(self._open), self._latest
-            watched = self._watch.state_dict()
-            try:
-                return [
-                    self.tell(id, reward, outcomes=measured, noise_variance=noise)
-                    for id, reward, measured, noise in zip(ids, *columns.values(), strict=True)
-                ]
-            except Exception:
-                self.policy.load_state_dict(before)
-                self._open, self._latest = still_open, latest
-                self._watch.load_state_dict(watched)
-                raise
+        with self._turn, self._fitting(), unchanged_on_error(self):
+            return [
+                self.tell(id, reward, outcomes=measured, noise_variance=noise)
+                for id, reward, measured, noise in zip(ids, *columns.values(), strict=True)
+            ]
 
     def _known(self, id: Any) -> int:
         """The number of a question that was asked; for an arm's name, the only open question about the arm."""

@@ -17,6 +17,7 @@ from bandits_torch.files import remove_parts
 from bandits_torch.history import name_of, versions
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.problem import Problem
+from bandits_torch.state import unchanged_on_error
 from bandits_torch.state_files import check_kinds, described, read_state, whole_or_refused, write_state
 
 
@@ -79,22 +80,16 @@ class RunCheckpoint:
             written, made_by = dict(header["run"]), dict(header["versions"])
             validation.require(type(step) is int and 0 < step <= self.horizon, "step", step, "of the run")
             validation.non_negative("seconds", seconds)
-            fresh = {key: part.state_dict() for key, part in self._parts.items()}
             generator = torch.Generator().set_state(state["torch"])
         said = said_differences(written, self._asked)
         if said:
             raise ValueError(f"checkpoint {name!r} must be of the run asked for: {said}")
         warn_of_versions(name, made_by)
-        with whole_or_refused(name, "run"):
-            try:
-                for key, part in self._parts.items():
-                    check_kinds(state["parts"][key], fresh[key], key)
-                    part.load_state_dict(state["parts"][key])
-                validation.require(state["parts"]["record"]["done"] == step, "step", step, "the record's")
-            except Exception:
-                for key, part in self._parts.items():
-                    part.load_state_dict(fresh[key])
-                raise
+        with whole_or_refused(name, "run"), unchanged_on_error(*self._parts.values()):
+            for key, part in self._parts.items():
+                check_kinds(state["parts"][key], part.state_dict(), key)
+                part.load_state_dict(state["parts"][key])
+            validation.require(state["parts"]["record"]["done"] == step, "step", step, "the record's")
         torch.set_rng_state(generator.get_state())
         self.earlier_seconds = seconds
         return step

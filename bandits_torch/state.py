@@ -232,6 +232,18 @@ def only_where(where: Tensor | None, *parts: HasState) -> Iterator[None]:
             part.undo(~where, was)
 
 
+@contextmanager
+def unchanged_on_error(*parts: Any) -> Iterator[None]:
+    """If the block raises an exception, the parts go on from their states before it."""
+    before = [_state_of(part) for part in parts]
+    try:
+        yield
+    except Exception:
+        for part, state in zip(parts, before, strict=True):
+            part.load_state_dict(state)
+        raise
+
+
 def copied(value: Any) -> Any:
     """A copy of a value, its tensors copied too. A dataclass becomes the dictionary of its fields."""
     if isinstance(value, Tensor):

@@ -12,6 +12,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.policies.choices import Arms
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy, natural_in
+from bandits_torch.state import unchanged_on_error
 
 
 class _OfInner:
@@ -202,14 +203,10 @@ class StandardisedPolicy(WrappingPolicy):
         rewards = torch.stack([one.reward.double() for one in observations])  # (n, S)
         offset, spread = rewards.mean(0), rewards.std(0, correction=0)
         scale = torch.where(spread > 1e-12 * rewards.abs().amax(0), spread, 1.0)  # smaller: rounding errors
-        before = self.policy.state_dict()
-        try:
+        with unchanged_on_error(self.policy):
             self.policy.reset()
             for one in observations:
                 self.policy.learn(_standard(one, offset, scale))
-        except Exception:
-            self.policy.load_state_dict(before)
-            raise
         self.offset, self.scale = offset, scale
 
     def mean_rewards(self) -> Tensor | None:

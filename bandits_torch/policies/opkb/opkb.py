@@ -14,7 +14,7 @@ from bandits_torch import validation
 from bandits_torch.policies.choices import Arms
 from bandits_torch.policies.opkb.features import FeatureSource
 from bandits_torch.policies.policy import Choice, Observation, Policy, check_turn
-from bandits_torch.state import HasState
+from bandits_torch.state import HasState, unchanged_on_error
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory.optimal_design import (
     estimated_gaps,
@@ -397,13 +397,9 @@ class OPKB(Policy):
         self._choices.check(observation)
         check_turn(observation, self._turn)
         ends = (max(interval.end for interval in epoch.active) - epoch.clock for epoch in self._epochs)
-        before = self.state_dict() if self.features.refuses and 1 in ends else None
-        try:
+        may_fail = [self] if self.features.refuses and 1 in ends else []
+        with unchanged_on_error(*may_fail):
             self._learn(observation.arm, observation.reward)
-        except ValueError:
-            if before is not None:
-                self.load_state_dict(before)
-            raise
 
     def _learn(self, arm: Tensor, reward: Tensor) -> None:
         self._turn += 1
