@@ -520,15 +520,11 @@ class UnderContexts(WrappingPolicy):
 
     def learn(self, observation: Observation) -> None:
         self.choices.check(observation)
-        arm = self._known_as(observation.arm, self._inputs_in(observation))
-        self.policy.learn(replace(observation, arm=arm, why={}))
+        self.policy.learn(self._inside(observation))
 
-    def expect(self, pending: Pending, time: float) -> None:
-        arm = self._known_as(pending.arm, self._inputs_in(pending))
-        self.policy.expect(replace(pending, arm=arm), time)
-
-    def _inputs_in(self, one: Observation | Pending) -> Tensor:
-        return check_inputs(one, (self.replicates, self.arms.shape[-1] + self.context_dim))
+    def _inside(self, one: Any) -> Any:
+        inputs = check_inputs(one, (self.replicates, self.arms.shape[-1] + self.context_dim))
+        return replace(one, arm=self._known_as(one.arm, inputs), why={})
 
     @property
     def innermost(self) -> Policy:

@@ -93,9 +93,8 @@ class IndexPolicy(Policy):
         own = self._choices_over(model, choices, search=search, seed=seed, first_replicate=first_replicate)
         if width is None and isinstance(acquisition, type) and not hasattr(acquisition, "at_step"):
             try:
-                with torch.random.fork_rng(
-                    devices=[]
-                ):  # a class that draws must not advance the global generator
+                # A class that draws must not advance the global generator.
+                with torch.random.fork_rng(devices=[]):
                     acquisition(model)
             except TypeError as error:
                 expected = "a Width if acquisition needs more than the model"

@@ -44,8 +44,6 @@ class WrappingPolicy(Policy):
     knows_past = _of_inner()
     choose = _of_inner()
     numbers_per_step = _of_inner()
-    expect = _of_inner()
-    dropped = _of_inner()
     changes_found = _of_inner()
     mean_rewards = _of_inner()
     trace = _of_inner()
@@ -56,6 +54,18 @@ class WrappingPolicy(Policy):
         self.policy = policy
         self.replicates, self.num_arms, self.dim = policy.replicates, policy.num_arms, policy.dim
         self.outcome_names = policy.outcome_names
+
+    def _inside(self, one: Any) -> Any:
+        """What the inner policy is told of an observation or a pending choice; None: nothing."""
+        return one
+
+    def expect(self, pending: Pending, time: float) -> None:
+        if (inside := self._inside(pending)) is not None:
+            self.policy.expect(inside, time)
+
+    def dropped(self, pending: Pending) -> None:
+        if (inside := self._inside(pending)) is not None:
+            self.policy.dropped(inside)
 
 
 class SomeArms(WrappingPolicy):
@@ -88,12 +98,6 @@ class SomeArms(WrappingPolicy):
         known = bool(self.here.to(observation.arm.device)[observation.arm].all())
         validation.require(known, "arm", observation.arm, f"among {self._numbers.tolist()}")
         self.policy.learn(self._inside(observation))
-
-    def expect(self, pending: Pending, time: float) -> None:
-        self.policy.expect(self._inside(pending), time)
-
-    def dropped(self, pending: Pending) -> None:
-        self.policy.dropped(self._inside(pending))
 
     def _inside(self, one: Any) -> Any:
         return replace(one, arm=self._places.to(one.arm.device)[one.arm])
@@ -242,7 +246,7 @@ class DoublingTrick(WrappingPolicy):
     holds for any reward functions. If they change, build the policy of every phase with a bound on the change in the
     whole run.
 
-    A reward of a choice made in an earlier phase is ignored.
+    Rewards, pending pulls and drops of choices made in an earlier phase are ignored.
 
     Args:
         base: makes the policy of a phase from its horizon, the only argument, such as
@@ -283,19 +287,12 @@ class DoublingTrick(WrappingPolicy):
         choice = self.policy.choose(time, available)
         return replace(choice, why={**choice.why, "phase": self.phase})
 
-    def expect(self, pending: Pending, time: float) -> None:
-        """As the phase's policy; pending choices of earlier phases are ignored."""
-        if natural_in(pending, "phase", self.phase) == self.phase:
-            super().expect(pending, time)
-
-    def dropped(self, pending: Pending) -> None:
-        """As the phase's policy; dropped choices of earlier phases are ignored."""
-        if natural_in(pending, "phase", self.phase) == self.phase:
-            super().dropped(pending)
+    def _inside(self, one: Any) -> Any:
+        return one if natural_in(one, "phase", self.phase) == self.phase else None
 
     def learn(self, observation: Observation) -> None:
         """The phase's policy learns; after T_k observations the next phase begins."""
-        if natural_in(observation, "phase", self.phase) != self.phase:
+        if self._inside(observation) is None:
             return
         self.policy.learn(observation)
         self._count += 1
