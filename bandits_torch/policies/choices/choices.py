@@ -72,7 +72,7 @@ class Choices(ABC):
             validation.of_shape("noise_variance", validation.own_noise(noise), (S,))
         validation.of_shape("reward", reward, (S,))
         for name in needed:
-            value = observation.why.get(name)
+            value: Any = observation.why.get(name)
             fits = isinstance(value, Tensor) and value.shape == (S,)
             fits = fits and not (value.is_cpu and bool(value.isnan().any()))
             expected = f"a tensor ({S},) without NaN, the {name} that the choice was made with"
