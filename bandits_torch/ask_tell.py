@@ -114,7 +114,7 @@ class AskTell(Watched, Described):
         alone = rewards == "numbers" or not standardise
         validation.require(alone, "standardise", standardise, f"False for rewards={rewards!r}")
         self._times = Times(time_unit)
-        self.names = None if names is None else border.checked_names(names, policy.num_arms)
+        known = None if names is None else border.checked_names(names, policy.num_arms)
         self.context_names: tuple[str, ...] | None = None
         if context_names is not None:
             listed = getattr(policy, "contexts", None)
@@ -127,8 +127,8 @@ class AskTell(Watched, Described):
             policy.check_rounding(settings.space.rounds_to)
         self.settings = settings
         self._rewards, self._standardise, self._origin = rewards, standardise, policy.origin
-        self._take(self._wrapped(policy))
-        self._roster = Roster(policy.num_arms, torch.zeros(policy.num_arms, dtype=torch.bool), self.names)
+        retired = torch.zeros(policy.num_arms, dtype=torch.bool)
+        self._take(self._wrapped(policy), Roster(policy.num_arms, retired, known))
         self._asked = 0
         self._open: dict[int, Pending] = {}
         self._latest: float | None = None  # time of the latest reward learned
@@ -141,8 +141,9 @@ class AskTell(Watched, Described):
             return LatentRewards(policy, self._rewards)
         return StandardisedPolicy(policy) if self._standardise else policy
 
-    def _take(self, policy: Policy) -> None:
+    def _take(self, policy: Policy, roster: Roster) -> None:
         self.policy, self.replicates, self.num_arms = policy, policy.replicates, policy.num_arms
+        self._roster, self.names = roster, roster.names
 
     @classmethod
     def auto(
@@ -553,9 +554,8 @@ class AskTell(Watched, Described):
             self._open = {id: replace(one, why={**one.why, _BEFORE: True}) for id, one in still_open}
         elif policy is not self.policy:
             policy.grow_from(self.policy)
-        self._take(policy)
+        self._take(policy, roster)
         self._watch.make_room(roster.num_arms)
-        self._roster, self.names = roster, roster.names
 
     def _policy_over(self, roster: Roster) -> Policy:
         """The policy if it is over these arms; otherwise a new one that has learned nothing."""
@@ -578,8 +578,7 @@ class AskTell(Watched, Described):
             policy, other = self._policy_over(roster), self
             if policy is not self.policy:
                 other = copy.deepcopy(self)
-                other._take(policy)
-                other._roster, other.names = roster, roster.names
+                other._take(policy, roster)
             return other
 
     @contextmanager
@@ -633,10 +632,9 @@ class AskTell(Watched, Described):
                 watch.load_state_dict(state["watch"])
                 watch.make_room(policy.num_arms)
             policy.load_state_dict(state["policy"])
-            self._take(policy)
-            self._roster, self.names, self._watch = roster, roster.names, watch
+            self._take(policy, roster)
             self._asked, self._open, self._latest = asked, questions, latest
-            self._times.zone = zone
+            self._watch, self._times.zone = watch, zone
             self._turn.own()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> AskTell:
