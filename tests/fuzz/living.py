@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from gpytorch.kernels import RBFKernel
 
-from bandits_torch import make, models, recipes
+from bandits_torch import ArmContext, make, models, recipes
 from bandits_torch.kernels import ArmCovarianceKernel, ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.models.arms.weighted_gp import WeightedGP
 from bandits_torch.policies import Observation
@@ -33,9 +33,22 @@ def policy_over_points(name: str, steps: int = 3) -> Any:
     return _lived(recipes.build(name, problem, replicates=S, horizon=20, **options), steps)
 
 
-def _lived(policy: Any, steps: int) -> Any:
+CONTEXT = ArmContext(torch.tensor([0.5]).double())
+
+
+def policy_under_contexts(name: str, listed: bool) -> Any:
+    """The same under contexts of one number, of three or any."""
+    arms, told = make("hills", num_arms=11, replicates=S).arms, {}
+    if name != "auto":
+        told = {"kernel": RBFKernel().double(), "noise_variance": 0.1, "context_kernel": RBFKernel().double()}
+    of_contexts = {"contexts": torch.tensor([[0.1], [0.5], [0.9]]).double()} if listed else {}
+    policy = getattr(recipes, name)(arms, context_dim=1, replicates=S, **told, **of_contexts)
+    return _lived(policy, 3, CONTEXT)
+
+
+def _lived(policy: Any, steps: int, under: Any = None) -> Any:
     for step in range(1, steps + 1):
-        choice = policy.choose(float(step))
+        choice = policy.choose(float(step), under)
         policy.learn(Observation(float(step), choice.arm, numbers(0.1, -0.2) * step, choice.why))
     return policy
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import torch
 
-from bandits_torch import AskTell, Domain, recipes
+from bandits_torch import ArmContext, AskTell, Domain, recipes
 from bandits_torch.policies import Observation, Pending, RegretBalancing
 from tests.fuzz.bad_values import INF, NAN
 from tests.fuzz.living import (
+    CONTEXT,
     MODELS,
     MORE,
     OVER_POINTS,
@@ -19,6 +20,7 @@ from tests.fuzz.living import (
     numbers,
     policy_of,
     policy_over_points,
+    policy_under_contexts,
     state_of,
 )
 
@@ -85,6 +87,22 @@ BAD_AVAILABLE = {
     "list": [True] * 11,
     "text": "all",
 }
+BAD_CONTEXTS = {
+    "none": ArmContext(),
+    "nothing": None,
+    "a number": 3.0,
+    "a mask": torch.ones(11) > 0,
+    "by itself": CONTEXT.context,
+    "too long": ArmContext(torch.zeros(2).double()),
+    "of other replicates": ArmContext(torch.zeros(S + 1, 1).double()),
+    "features of other arms": ArmContext(CONTEXT.context, torch.zeros(12, 2).double()),
+    "features too wide": ArmContext(CONTEXT.context, torch.zeros(11, 9).double()),
+    "no arm left": ArmContext(CONTEXT.context, available=torch.zeros(11) > 0),
+}
+NONE_OF_THE_LIST = {
+    "another": ArmContext(CONTEXT.context + 0.01),
+    "features": ArmContext(CONTEXT.context, torch.zeros(11, 2).double()),
+}
 _X, _Y = torch.zeros(S, 1, 1).double(), torch.ones(S, 1, 1).double()
 BAD_X = {
     "NaN": _X * NAN,
@@ -136,9 +154,9 @@ def each(what: str, values: Mapping[str, Any], call: Callable[[Any], Any], *name
         yield f"{what} {kind}", partial(call, value), names
 
 
-def to_policy(policy: Any, step: float = 4.0) -> Iterator[Said]:
-    """Observations that cannot be, and masks or domains that leave nothing."""
-    choice = policy.choose(step)
+def to_policy(policy: Any, under: Any = None, listed: bool = False, step: float = 4.0) -> Iterator[Said]:
+    """Observations that cannot be, and masks, domains or contexts that leave nothing or are others."""
+    choice = policy.choose(step, under)
     right = Observation(step, choice.arm, torch.tensor([0.3, 0.4]).double(), choice.why)
 
     def learn(**changes: Any) -> None:
@@ -156,6 +174,8 @@ def to_policy(policy: Any, step: float = 4.0) -> Iterator[Said]:
     needed = choice.why.keys() - {"turn", "certain", "move", "left", "proposed", "predicted"}
     if needed and needed != {"index"}:
         told |= {"empty": {}, "of others": {name: torch.zeros(3) for name in choice.why}}
+    if listed:
+        told["not listed"] = {"inputs": choice.why["inputs"] + 0.01}
     yield from each("learn: why", told, lambda bad: learn(why=bad), "why")
     for key in choice.why.keys() - {"index", "certain", "width"}:  # which few read
         wrong = _no_notes(key, choice.why[key])
@@ -165,20 +185,26 @@ def to_policy(policy: Any, step: float = 4.0) -> Iterator[Said]:
     yield from each("reset: where", BAD_WHERE, policy.reset, "where")
     pending = {f"time {what}": Pending(time, choice.arm, choice.why) for what, time in BAD_TIMES.items()}
     pending["why nothing"] = Pending(step, choice.arm, None)
-    if isinstance(policy, RegretBalancing):
+    if isinstance(policy, RegretBalancing) or under is not None:
         pending |= {
             f"why {what}": Pending(step, choice.arm, why)
             for what, why in {**told, "other priors": {"prior": torch.tensor([0, 99])}}.items()
         }
     for what, one in pending.items():
         named = ("pending." + what.split()[0], "why")
-        yield f"choose: pending {what}", lambda one=one: policy.choose_many(step, 1, None, [one]), named
+        yield f"choose: pending {what}", lambda one=one: policy.choose_many(step, 1, under, [one]), named
     for what, bad in points.items():
         one = Pending(step, bad, choice.why)
-        ask = partial(policy.choose_many, step, 1, None, [one])
+        ask = partial(policy.choose_many, step, 1, under, [one])
         yield f"choose: pending arm {what}", ask, ("pending.arm",)
     domains = BAD_DOMAINS if policy.dim else BAD_AVAILABLE
-    yield from each("choose: available", domains, lambda bad: policy.choose(step, bad), "available")
+    if under is None:
+        yield from each("choose: available", domains, lambda bad: policy.choose(step, bad), "available")
+    else:
+        steps = BAD_CONTEXTS | (NONE_OF_THE_LIST if listed else {})
+        for ask in (policy.choose, policy.marginals):
+            names = "available", "context", "features"
+            yield from each(f"{ask.__name__}: context", steps, partial(ask, step), *names)
 
 
 def _no_notes(key: str, value: Any) -> dict[str, Any]:
@@ -278,10 +304,10 @@ def _to_arms(model: Any, time: float | None) -> Iterator[Said]:
 Life = tuple[Callable[[], Any], list[Said]]
 
 
-def _life_of_policy(build: Callable[..., Any], name: str, **options: Any) -> Life:
+def _life_of_policy(build: Callable[..., Any], name: str, under: Any = None, **options: Any) -> Life:
     policy = build(name, **options)
-    policy.choose(4.0)  # draws ahead what the choice below would draw
-    return policy.state_dict, [*to_policy(policy)]
+    policy.choose(4.0, under)  # draws ahead what the choice below would draw
+    return policy.state_dict, [*to_policy(policy, under, options.get("listed", False))]
 
 
 def _life_of_drifting_policy(name: str, **options: Any) -> Life:
@@ -322,6 +348,13 @@ LIVES: dict[str, Callable[[], Life]] = {
     "policy predictive_sampling, times": partial(
         _life_of_drifting_policy, "predictive_sampling", forgetting_rate=0.1
     ),
+    **{
+        f"policy {name} under contexts, {listed=}": partial(
+            _life_of_policy, policy_under_contexts, name, CONTEXT, listed=listed
+        )
+        for name in ("cgp_ucb", "auto")
+        for listed in (True, False)
+    },
     "policy auto with a control": partial(_life_of_policy, policy_of, "auto", control=0),
     "policy auto with a price": partial(_life_of_policy, policy_of, "auto", move_price=0.1),
     "policy auto with a control, times": partial(_life_of_drifting_policy, "auto", control=0),

@@ -250,26 +250,6 @@ def test_policies_over_other_pairs_and_inputs_are_refused() -> None:
             build()
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_bad_step_is_refused_and_nothing_changes(way) -> None:
-    policy = recipes.auto(ARMS, **WAYS[way])
-    question = policy.choose(0.0, ArmContext(CONTEXTS[0]))
-    wrong = [None, ArmContext(), ArmContext(CONTEXTS[0, :1]), torch.ones(N + 1).bool()]
-    wrong += [ArmContext(CONTEXTS[0] + 0.1)] if way == "listed" else []
-    for step in wrong:
-        for call in (policy.choose, policy.marginals):
-            with pytest.raises(ValueError, match=r"context|available"):
-                call(0.0, step)
-    for why in ({}, {"inputs": torch.zeros(1, 2)}, {"inputs": question.why["inputs"] * torch.nan}):
-        with pytest.raises(ValueError, match="inputs"):
-            policy.learn(Observation(0.0, question.arm, torch.zeros(1).double(), why))
-    assert play_one(policy) == play_one(recipes.auto(ARMS, **WAYS[way]))
-
-
-def play_one(policy):
-    return [policy.choose(0.0, ArmContext(CONTEXTS[k])).arm.tolist() for k in range(M)]
-
-
 def test_pairs_are_looked_at_again_as_arms_are_but_not_where_they_are_many_and_related():
     def looks(**told):
         found = recipes.auto(ARMS, **told).policy.looks
