@@ -1,6 +1,7 @@
 """Gaussian processes over the same points: moments, what is dropped and what that costs, likelier hyperparameters."""
 
 import math
+from itertools import product
 
 import pytest
 import torch
@@ -27,14 +28,16 @@ def members(replicates=1, **options):
     )
 
 
-def filled(steps, model, seed=0):
-    """Members that have seen random points and targets at times 0, 1, ...; all of it: points, targets (n, S, P)."""
+def filled(steps, model, seed=0, where=None):
+    """Members that have seen random points and targets at times 0, 1, ..., or some of them; all of it: points, targets
+    (n, S, P)."""
     g = torch.Generator().manual_seed(seed)
     S, P = model.batch_shape
     X = BOX[0] + (BOX[1] - BOX[0]) * torch.rand(steps, S, 3, generator=g, dtype=torch.float64)
     Y = torch.randn(steps, S, P, generator=g, dtype=torch.float64)
     for t, (x, y) in enumerate(zip(X, Y, strict=True)):
-        model.observe(x, y, float(t), torch.full((S, P), 1 / P, dtype=torch.float64))
+        weights = torch.full((S, P), 1 / P, dtype=torch.float64)
+        model.observe(x, y, float(t), weights, None if where is None else where[t])
     return X, Y
 
 
@@ -65,26 +68,31 @@ def places(points, times):
 
 
 def test_moments_and_covariances_are_those_of_dense_processes():
-    model = members(capacity=50)
-    X, Y = filled(20, model)
-    A, B = somewhere(5), somewhere(4, seed=8)
-    at, then = 23.5 + torch.rand(1, 5).double(), torch.tensor([[19.0, 6.5, 30.0, 23.5]]).double()
+    """Of what each member was told and is held: at one step nobody is told, at another one replicate is not."""
+    model = members(2, capacity=17)
+    told = torch.rand(20, 2, 3, generator=torch.Generator().manual_seed(4)) < 0.8
+    told[7], told[11, 1] = False, False
+    X, Y = filled(20, model, where=told)
+    A, B = somewhere(5, 2), somewhere(4, 2, seed=8)
+    at, then = 23.5 + torch.rand(2, 5).double(), torch.tensor([[19.0, 6.5, 30.0, 23.5]] * 2).double()
     mean, variance = model.moments(A, at)
     between = model.between(A, at, B, then)
-    held, left, right = (
-        places(points, times)
-        for points, times in ((X[:, 0], torch.arange(20.0).double()), (A[0], at[0]), (B[0], then[0]))
-    )
-    for p, process in enumerate(processes()):
-        told = [process.moments(held, Y[:, 0, p].tolist(), new) for new in left]
-        said = torch.stack([mean[0, p], variance[0, p]], -1)
-        torch.testing.assert_close(said, torch.tensor(told).double(), rtol=1e-7, atol=1e-8)
+    for (s, p), process in zip(product(range(2), range(3)), 2 * processes(), strict=True):
+        kept = model.times[s].long()
+        rows = kept[told[kept, s, p]]
+        held, left, right = (
+            places(points, times)
+            for points, times in ((X[rows, s], torch.arange(20.0)[rows]), (A[s], at[s]), (B[s], then[s]))
+        )
+        expected = [process.moments(held, Y[rows, s, p].tolist(), new) for new in left]
+        said = torch.stack([mean[s, p], variance[s, p]], -1)
+        torch.testing.assert_close(said, torch.tensor(expected).double(), rtol=1e-7, atol=1e-8)
 
         def k(a, b, of=process):
             return torch.tensor([[of.covariance(u, v) for v in b] for u in a]).double()
 
         dense = k(left, right) - k(left, held) @ torch.linalg.solve(process.matrix(held), k(held, right))
-        torch.testing.assert_close(between[0, p], dense, rtol=0, atol=1e-6)
+        torch.testing.assert_close(between[s, p], dense, rtol=0, atol=1e-6)
 
 
 def test_some_members_predict_as_they_do_among_all():
@@ -277,27 +285,6 @@ def test_targets_that_are_all_0_have_no_gradient():
     assert bool(gradient.isnan().any())
 
 
-def test_members_that_are_left_out_hold_nothing_of_a_point():
-    model, other = (members(replicates=2, capacity=9) for _ in range(2))
-    filled(7, model)
-    filled(7, other)
-    g = torch.Generator().manual_seed(1)
-    for step in range(7, 12):
-        x, y = somewhere(2, seed=step)[0], torch.randn(2, 3, generator=g, dtype=torch.float64)
-        where = torch.tensor([[True, step % 2 == 0, False], [False] * 3])
-        weights = torch.full((2, 3), 1 / 3, dtype=torch.float64)
-        model.observe(x, torch.where(where, y, 1e6), float(step), weights, where)
-        other.observe(x, y, float(step), weights)
-        other.held[..., -1] = where
-        other.rebuild()
-    assert torch.equal(model.held, other.held)
-    assert bool(model.held[1].any())
-    for ours, exact in zip(
-        *(m.moments(somewhere(4, 2), torch.full((2, 4), 12.0).double()) for m in (model, other)), strict=True
-    ):
-        torch.testing.assert_close(ours, exact, rtol=0, atol=1e-9)
-
-
 def test_the_least_capacity_holds_the_latest_two():
     model = members(capacity=2)
     X, _ = filled(5, model)
@@ -309,10 +296,11 @@ def test_the_least_capacity_holds_the_latest_two():
 def test_kernels_kept_are_those_computed_anew_to_the_last_bit():
     model = members(replicates=3, capacity=23)
     names = ("in_space", "prior", "inverse", "weights")
+    told = torch.rand(40, 3, 3, generator=torch.Generator().manual_seed(6)) < 0.8
     # Below and above what is held; odd lengths for the tails of vector loops and for factors that begin elsewhere.
     for steps in (1, 2, 9, 15, 23, 40):
         model.reset()
-        filled(steps, model, seed=steps)
+        filled(steps, model, seed=steps, where=told[:steps])
         where = torch.tensor([[True, False, True], [False] * 3, [False, True, False]])
         model.adopt(where, 0.7 * model.lengthscale, 1.3 * model.noise_variance)
         if steps > 2:
