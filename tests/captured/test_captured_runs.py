@@ -1,14 +1,15 @@
 """Captured steps give what plain steps give, and leave the policy where plain steps would have left it."""
 
 import functools
+from dataclasses import replace
 
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel
 
 from bandits_torch import make, recipes, run
-from bandits_torch.captured import blocks, play_captured
-from bandits_torch.captured.blocks import PlainCalls, ProblemInputs, compiled_blocks
+from bandits_torch.captured import play_captured
+from bandits_torch.captured.blocks import PlainCalls, ProblemInputs
 from bandits_torch.captured.steps import AveragingSteps
 from bandits_torch.history import Recorder
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
@@ -23,7 +24,7 @@ from bandits_torch.theory import GPTSWidth, GrowthBound, SrinivasRKHSWidth
 HORIZON, REPLICATES = 150, 3
 TOLERANCE = 1e-11
 OFTEN = {"delta": 0.5, "noise_scale": 0.05}  # restarts, in each replicate at steps of its own
-DRIFTING = SpatioTemporalKernel(RBFKernel().double(), ExponentialForgettingKernel(0.1))
+LARGEST = {"incumbent": "reward"}
 # Name: recipe, problem, its options, the recipe's options.
 CASES = {
     "igp_ucb": ("igp_ucb", "gp", {"num_arms": 30}, {}),
@@ -42,9 +43,11 @@ CASES = {
     "gp_ucb, masked arms": ("gp_ucb", "variance-starvation", {"num_arms": 30}, {}),
     "gp_ts": ("gp_ts", "gp", {"num_arms": 30}, {}),
     "gp_ei": ("gp_ei", "gp", {"num_arms": 30}, {}),
-    "gp_pi": ("gp_pi", "gp", {"num_arms": 30}, {"prior_mean": 0.4}),
-    "gp_ei, of rewards": ("gp_ei", "variance-starvation", {"num_arms": 30}, {"incumbent": "reward"}),
-    "gp_pi, of rewards": ("gp_pi", "gp", {"num_arms": 30}, {"incumbent": "reward"}),
+    "gp_pi, every other arm": ("gp_pi", "gp", {"num_arms": 30}, {"prior_mean": 0.4}),
+    "gp_ei, drift": ("gp_ei", "tv-gp", {"num_arms": 12}, {}),
+    "gp_ei, of rewards, drift": ("gp_ei", "tv-gp", {"num_arms": 12}, LARGEST),
+    "gp_ei, of rewards, every other arm": ("gp_ei", "gp", {"num_arms": 30}, LARGEST),
+    "gp_pi, of rewards": ("gp_pi", "gp", {"num_arms": 30}, LARGEST),
     "sw_gp_ucb": ("sw_gp_ucb", "switching", {"num_arms": 30, "horizon": HORIZON}, {"window": 40}),
     "sw_gp_ucb, short window": ("sw_gp_ucb", "gp", {"num_arms": 30}, {"window": 3}),
     "sw_gp_ucb, window of 1": ("sw_gp_ucb", "gp", {"num_arms": 30}, {"window": 1}),
@@ -81,6 +84,11 @@ def averaging(name, device="cpu"):
 def built(name, replicates=REPLICATES, first=0, device="cpu"):
     recipe, problem, of_problem, options = CASES[name]
     problem = make(problem, replicates=replicates, seed=3, first_replicate=first, **of_problem).to(device)
+    if "drift" in name:
+        kernel = SpatioTemporalKernel(RBFKernel().double(), ExponentialForgettingKernel(0.1))
+        problem.knowledge = replace(problem.knowledge, kernel=kernel.to(device))
+    if "every other arm" in name:
+        problem.available = lambda step: torch.arange(problem.num_arms, device=device) % 2 == step % 2
     policy = recipes.build(
         recipe, problem, replicates=replicates, horizon=HORIZON, seed=5, first_replicate=first, **options
     )
@@ -169,40 +177,6 @@ def test_a_captured_run_is_the_plain_run(name, replayed):
     assert replayed.again or "every step" in name
 
 
-def under_masks(name, capture):
-    policy, problem = built(name)
-    problem.available = lambda step: torch.arange(problem.num_arms) % 2 == step % 2
-    return run(policy, problem, HORIZON, seed=7, capture=capture)
-
-
-@pytest.mark.parametrize("numba", [False, True])
-@pytest.mark.parametrize("name", ["gp_ei", "gp_pi", "gp_ei, of rewards", "gp_pi, of rewards"])
-def test_an_incumbent_is_among_the_arms_that_are_available(name, numba, monkeypatch):
-    if numba:
-        pytest.importorskip("numba", reason="the extra `fast` is not installed")
-        monkeypatch.setattr(blocks, "compiled_blocks", compiled_blocks)
-    same(under_masks(name, True), under_masks(name, False))
-
-
-@pytest.mark.parametrize("numba", [False, True])
-@pytest.mark.parametrize("incumbent", ["mean", "reward"])
-def test_an_incumbent_under_drift_is_that_of_plain_steps(incumbent, numba, monkeypatch):
-    """The first step, which starts the clock, is plain."""
-    if numba:
-        pytest.importorskip("numba", reason="the extra `fast` is not installed")
-        monkeypatch.setattr(blocks, "compiled_blocks", compiled_blocks)
-    problem = make("tv-gp", num_arms=12, replicates=2, seed=3)
-    told = {"replicates": 2, "incumbent": incumbent}
-    policies = [recipes.gp_ei(problem.arms, DRIFTING, 0.01, **told) for _ in range(2)]
-    captured, plain = (
-        run(policy, problem, 60, seed=7, capture=capture)
-        for policy, capture in zip(policies, (True, False), strict=True)
-    )
-    same(captured, plain)
-    if incumbent == "reward":
-        assert torch.equal(policies[0].largest, policies[1].largest)
-
-
 @pytest.mark.parametrize("name", ["igp_ucb", "gp_ts", "sw_gp_ucb", "et_gp_ucb, restarts"])
 def test_so_it_is_where_rows_wait_to_be_folded(name, replayed, monkeypatch):
     monkeypatch.setattr(covariance_form, "WAITS_FROM", 0)
@@ -225,6 +199,8 @@ def same_run_and_books(name, tolerance=TOLERANCE, books_tolerance=1e-9):
     torch.testing.assert_close(held, held_plain, rtol=0, atol=0)
     torch.testing.assert_close(moments, moments_plain, rtol=books_tolerance, atol=books_tolerance / 10)
     assert torch.equal(captured.restarts, plain.restarts)
+    if "of rewards" in name:
+        assert torch.equal(captured.largest, plain.largest)
     assert torch.equal(torch.as_tensor(captured.clock), torch.as_tensor(plain.clock))
     if name == "et_gp_ucb, restarts":
         assert plain.restarts.sum() >= 2
