@@ -288,7 +288,7 @@ ALIKE = {
     "Kernel | Tensor": "covariance",
 }
 
-_CONTEXTS = bad.spoiled(torch.rand(3, 1).double(), torch.ones(3, 1))
+_CONTEXTS = bad.spoiled(torch.rand(3, 1).double(), torch.ones(3, 1), torch.rand(3), torch.rand(0, 1), 0)
 _NO_TIME_KERNELS = ["quasi:24", "quasi-periodic", "quasi-periodic:", "periodic:0", "exponential:2", "", "+"]
 _NO_KERNELS = [[], (), None, "rbf", 3, ["rbf"]]
 _OUTSIDE = (0.0, -3, 1, 7.5, 1001)  # no step within 20
