@@ -21,6 +21,7 @@ from bandits_torch.policies.policy import Observation, Pending, Policy
 
 __all__ = ["BanditNode"]
 _Values = Mapping[str, Any]
+_RECENT = 50  # trials: older failures do not count
 
 
 class BanditNode(ExternalGenerationNode):
@@ -29,7 +30,8 @@ class BanditNode(ExternalGenerationNode):
     Every parameter has coordinates in the policy's unit cube: one for a range, its logarithm, an integer or an ordered
     choice (its rank), and one per value for other choices. Fixed parameters are passed on. Points that are pending in
     Ax lower the variance (``Policy.choose_many``) and leave the mean unchanged. Ax also calls a completed trial pending
-    while any metric lacks data; here such a trial is not pending.
+    while any metric lacks data; here such a trial is not pending. Points of the latest 50 trials that failed, or lack a
+    finite value, count as pending, so that they are not generated again and again.
 
     A point may be generated again, because the objective may have changed there. Standard errors in Ax's data are not
     used. The node holds its policy in memory. Ax cannot save external nodes, so save the experiment with another
@@ -72,6 +74,7 @@ class BanditNode(ExternalGenerationNode):
         self._trials = 0
         self._given: set[tuple[Any, ...]] = set()  # points generated since the latest trial
         self._completed: set[tuple[Any, ...]] = set()  # points of completed trials and of no other trial
+        self._failed: list[_Values] = []
 
     def update_generator_state(self, experiment: Experiment, data: Data) -> None:
         """See Ax: learn the new trials."""
@@ -104,6 +107,7 @@ class BanditNode(ExternalGenerationNode):
         if len(experiment.trials) != self._trials:
             self._trials, self._given = len(experiment.trials), set()
         completed: set[tuple[Any, ...]] = set()
+        self._failed, recent = [], sorted(experiment.trials)[-_RECENT:]
         other = set(self._given)
         latest = -math.inf
         for index, trial in sorted(experiment.trials.items()):
@@ -111,6 +115,8 @@ class BanditNode(ExternalGenerationNode):
             for arm in trial.arms:
                 (completed if done else other).add(self._values(arm.parameters))
                 value = values.get((index, arm.name), math.nan)
+                if index in recent and (trial.status.is_failed or (done and not math.isfinite(value))):
+                    self._failed.append(arm.parameters)
                 if done and (index, arm.name) not in self._learned and math.isfinite(value):
                     reward = torch.tensor([sign * value], dtype=torch.float64)
                     self._policy.learn(Observation(self._time_of(trial), self._point(arm.parameters), reward))
@@ -120,11 +126,8 @@ class BanditNode(ExternalGenerationNode):
 
     def get_next_candidate(self, pending_parameters: list[Any]) -> Any:
         """See Ax: the next choice of the policy."""
-        pending = [
-            Pending(self._now, self._point(values))
-            for values in pending_parameters
-            if self._values(values) not in self._completed
-        ]
+        waiting = [values for values in pending_parameters if self._values(values) not in self._completed]
+        pending = [Pending(self._now, self._point(values)) for values in self._failed + waiting]
         (choice,) = self._policy.choose_many(self._now, 1, pending=pending)
         numbers = self._space.decode(choice.arm[0])
         found = {name: _value(one, numbers.get(name)) for name, one in self._parameters.items()}

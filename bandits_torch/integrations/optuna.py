@@ -21,6 +21,8 @@ from bandits_torch.policies.policy import Observation, Pending, Policy
 
 __all__ = ["BanditSampler"]
 _SEEN = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.RUNNING)
+_UNLEARNED = (TrialState.FAIL, TrialState.PRUNED)
+_RECENT = 50  # trials: older failures do not count
 _TIMES = "'number', 'clock' or a function of a trial"
 
 
@@ -34,8 +36,9 @@ class BanditSampler(BaseSampler):
 
     Running trials count as pending (``Policy.choose_many``): they lower the variance and leave the mean unchanged. So
     ``n_jobs`` works, and so do several processes on one storage; a process sees which parameters the running trials of
-    the others have suggested. Failed and pruned trials are not learned, and pruners do not use the sampler. An infinite
-    value is learned as the worst (or best) finite value so far.
+    the others have suggested. Failed and pruned trials are not learned, and pruners do not use the sampler. Those among
+    the latest 50 trials count as pending, so that a point that fails is not sampled again and again. An infinite value
+    is learned as the worst (or best) finite value so far.
 
     Args:
         policy: called with a ``Domain``, ``search`` and ``seed``; by default ``recipes.auto``. Other recipes, such as
@@ -48,7 +51,7 @@ class BanditSampler(BaseSampler):
         independent_sampler: by default ``RandomSampler``.
         seed: seed of all random numbers; None: a different one for every sampler.
 
-    Cost: a step of the policy for each trial learned and each running trial; all again when the parameters change.
+    Cost: a step of the policy for each trial learned and each one pending; all again when the parameters change.
 
     Raises ValueError for arguments of another type, and while sampling for several objectives and for constraints.
     """
@@ -129,8 +132,10 @@ class BanditSampler(BaseSampler):
             for one in sorted(trials, key=lambda t: (self._time_of(t), t.number)):
                 self._learn(one, study.direction)
             now = max(self._time_of(trial), self._now)
+            failed = [t for t in every[-_RECENT:] if t.state in _UNLEARNED and t.params]
             running = [t for t in trials if t.state == TrialState.RUNNING and t.number != trial.number]
-            pending = [Pending(now, self._point(t)) for t in running if t.number in self._asked or t.params]
+            running = [t for t in running if t.number in self._asked or t.params]
+            pending = [Pending(now, self._point(t)) for t in failed + running]
             domain = self._space.domain(
                 {name: _ends(latest[name]) for name, axis in axes.items() if not axis.choices},
                 {name: _ends(latest[name])[0] for name in axes if latest[name].single()},

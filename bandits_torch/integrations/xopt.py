@@ -32,6 +32,7 @@ from bandits_torch.state_files import read_state, write_state
 
 __all__ = ["TimeVaryingUCBGenerator"]
 _KIND = "Xopt generator"
+_RECENT = 50  # rows: older failures do not count
 _LEAST_VARIANCE = 1e-12  # of an output, relative to its scale
 
 
@@ -49,8 +50,10 @@ class TimeVaryingUCBGenerator(Generator):
     so it avoids points that break a constraint with near certainty. This is no guarantee: shots may break constraints
     that are still being learned. For limits that must hold use ``recipes.safe_gp_ucb``.
 
-    Rows without a finite objective, constraints and time are not learned. If earlier data change (``remove_data``,
-    ``reset_data``), or the objective's direction, a constraint or an attribute, all data are learned again.
+    Rows without a finite objective, constraints and time are not learned. Those among the latest 50 rows count as
+    pending (``Policy.choose_many``), so that a shot that fails is not chosen again and again. If earlier data change
+    (``remove_data``, ``reset_data``), or the objective's direction, a constraint or an attribute, all data are learned
+    again.
 
     Attributes:
         width: multiplies the standard deviation.
@@ -108,7 +111,13 @@ class TimeVaryingUCBGenerator(Generator):
         last = max(times[np.isfinite(times)].tolist(), default=-math.inf)
         shots = 0 if self.data is None else len(self.data)
         now = max(last, time.time() + self.added_time) if self.clock == "time" else float(shots)
-        choices = self._models[0].choose_many(now, n_candidates, _domain(self.vocs))
+        d, recent = len(self.vocs.variable_names), self._rows[-_RECENT:]
+        failed = recent[np.isfinite(recent[:, :d]).all(1) & ~np.isfinite(recent).all(1), :d]
+        # Pending for the innermost policy only: ``CostlyMoves`` would move from the last of them.
+        with self._models[0].innermost.expecting(now) as expect:
+            for point in torch.from_numpy(failed).unsqueeze(1):
+                expect(Pending(now, point))
+            choices = self._models[0].choose_many(now, n_candidates, _domain(self.vocs))
         return [dict(zip(self.vocs.variable_names, one.arm[0].tolist(), strict=True)) for one in choices]
 
     def add_data(self, new_data: pd.DataFrame) -> None:

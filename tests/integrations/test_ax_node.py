@@ -91,8 +91,8 @@ def test_completed_trials_are_learned_once_running_ones_are_pending():
     client.get_next_trials(1)
     assert [(one.time, float(one.reward)) for one in policy.learned] == [(1.0, -5.0)]
     waiting = [[float(one.arm) for one in pending] for pending in policy.pending]
-    assert [len(pending) for pending in waiting] == [0, 1, 2, 1, 2]
-    assert waiting[3] == pytest.approx([first[0]["x"]])
+    assert [len(pending) for pending in waiting] == [0, 1, 2, 2, 3]
+    assert waiting[3] == pytest.approx([first[2]["x"], first[0]["x"]])
 
 
 def test_a_completed_trial_is_not_pending_while_another_metric_lacks_data():

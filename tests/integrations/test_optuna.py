@@ -89,6 +89,20 @@ def test_every_completed_trial_is_learned_once_failed_and_pruned_ones_never():
     assert [float(one.arm) for one in policy.learned] == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("failure", [RuntimeError, optuna.TrialPruned])
+def test_points_that_fail_are_not_sampled_again(failure):
+    def fails_on_the_right(trial):
+        x = trial.suggest_float("x", 0, 1)
+        if x > 0.5:
+            raise failure
+        return (x - 0.45) ** 2
+
+    study = study_of(BanditSampler(seed=0))
+    study.optimize(fails_on_the_right, n_trials=20, catch=(RuntimeError,))
+    assert len({trial.params["x"] for trial in study.trials}) == 20
+    assert study.best_value < 0.01
+
+
 def test_a_pruner_prunes_as_it_does_without_us():
     def objective(trial):
         x = trial.suggest_float("x", 0, 1)

@@ -207,6 +207,18 @@ def test_rows_without_a_number_are_left_out():
     assert len(made.generate(1)) == 1
 
 
+@pytest.mark.parametrize("options", [{}, {"max_travel_distances": [0.5, 0.5]}])
+def test_shots_that_fail_are_not_chosen_again(options):
+    def fails_on_the_right(inputs):
+        return {"f": math.nan if inputs["a"] > 0 else (inputs["a"] + 0.1) ** 2}
+
+    X = session(generator(**options), fails_on_the_right)
+    for _ in range(12):
+        X.step()
+    assert len(X.data["a"].drop_duplicates()) == 12
+    assert X.data["f"].min() < 0.01
+
+
 @pytest.mark.parametrize("failure", [math.nan, RuntimeError])
 def test_a_shot_without_a_time_does_not_stop_a_session_on_the_clock(failure):
     calls = []
@@ -215,7 +227,7 @@ def test_a_shot_without_a_time_does_not_stop_a_session_on_the_clock(failure):
         calls.append(inputs)
         if len(calls) == 3 and failure is RuntimeError:
             raise failure
-        return {"f": inputs["a"] ** 2, "time": math.nan if len(calls) == 3 else 100.0 + len(calls)}
+        return {"f": inputs["a"], "time": math.nan if len(calls) == 3 else 100.0 + len(calls)}
 
     X = Xopt(generator=generator(clock="time"), evaluator=Evaluator(function=machine), strict=False)
     for _ in range(6):
