@@ -30,8 +30,8 @@ class BanditNode(ExternalGenerationNode):
     Every parameter has coordinates in the policy's unit cube: one for a range, its logarithm, an integer or an ordered
     choice (its rank), and one per value for other choices. Fixed parameters are passed on. Points that are pending in
     Ax lower the variance (``Policy.choose_many``) and leave the mean unchanged. Ax also calls a completed trial pending
-    while any metric lacks data; here such a trial is not pending. Points of the latest 50 trials that failed, or lack a
-    finite value, count as pending, so that they are not generated again and again.
+    while any metric lacks data; here such a trial is not pending. Points of the latest 50 trials that failed, were
+    abandoned or stopped early, or lack a finite value, count as pending, so that they are not generated forever.
 
     A point may be generated again, because the objective may have changed there. Standard errors in Ax's data are not
     used. The node holds its policy in memory. Ax cannot save external nodes, so save the experiment with another
@@ -115,7 +115,7 @@ class BanditNode(ExternalGenerationNode):
             for arm in trial.arms:
                 (completed if done else other).add(self._values(arm.parameters))
                 value = values.get((index, arm.name), math.nan)
-                if index in recent and (trial.status.is_failed or (done and not math.isfinite(value))):
+                if index in recent and trial.status.is_terminal and not (done and math.isfinite(value)):
                     self._failed.append(arm.parameters)
                 if done and (index, arm.name) not in self._learned and math.isfinite(value):
                     reward = torch.tensor([sign * value], dtype=torch.float64)
@@ -126,7 +126,8 @@ class BanditNode(ExternalGenerationNode):
 
     def get_next_candidate(self, pending_parameters: list[Any]) -> Any:
         """See Ax: the next choice of the policy."""
-        waiting = [values for values in pending_parameters if self._values(values) not in self._completed]
+        known = self._completed.union(map(self._values, self._failed))
+        waiting = [values for values in pending_parameters if self._values(values) not in known]
         pending = [Pending(self._now, self._point(values)) for values in self._failed + waiting]
         (choice,) = self._policy.choose_many(self._now, 1, pending=pending)
         numbers = self._space.decode(choice.arm[0])

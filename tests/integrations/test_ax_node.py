@@ -81,6 +81,18 @@ def test_values_are_of_every_kind_of_parameter_and_come_back_as_they_were():
     assert [one.time for one in policy.learned] == list(range(6))
 
 
+@pytest.mark.parametrize("end", ["failed", "early_stopped", "abandoned"])
+def test_a_point_that_fails_is_not_generated_again(end):
+    client = client_of(BanditNode(seed=0))
+    rows = []
+    for _ in range(6):
+        ((index, values),) = client.get_next_trials(1).items()
+        client.attach_data(index, raw_data={"loss": 1.0})
+        getattr(client, f"mark_trial_{end}")(index)
+        rows.append(values["x"])
+    assert len(set(rows)) == 6
+
+
 def test_completed_trials_are_learned_once_running_ones_are_pending():
     policy = Recorded()
     client = client_of(BanditNode(policy))
