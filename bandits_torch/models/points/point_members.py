@@ -8,7 +8,6 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
-from botorch.exceptions.errors import OptimizationGradientError
 from botorch.generation.gen import gen_candidates_scipy
 from torch import Tensor
 from torch.autograd.function import once_differentiable
@@ -344,6 +343,7 @@ class WideningMembers(PointMembers):
 _LENGTHSCALES = math.log(0.03), math.log(10.0)
 _NOISES = math.log(1e-4), math.log(3.0)
 _NOISE_PRIOR = -4.0, 1.0  # mean and deviation of ln lambda, those of BoTorch
+_LEAST_SQUARES = 1e-290  # of the targets: the inverse of a smaller sum may overflow
 
 
 @dataclass(frozen=True)
@@ -403,7 +403,7 @@ class LogLikelihood(torch.autograd.Function):
         d/d ln lambda = lambda sum_i M_ii,
         d/d ln l_j = sum_nm W_nm (u_nj - u_mj)^2,   W = (5/3) M k_T (1 + r) e^{-r},   u = x / l.
 
-    No Cholesky factor is differentiated. If all targets are 0, the gradient is NaN.
+    No Cholesky factor is differentiated.
     """
 
     @staticmethod
@@ -427,7 +427,7 @@ class LogLikelihood(torch.autograd.Function):
         """The gradient with respect to theta."""
         L, z, u, noise, held, n, squares, slope = ctx.saved_tensors
         alpha = torch.linalg.solve_triangular(L.mT, z, upper=True)
-        share = torch.where(squares > 0, 0.5 * n / squares, torch.nan)
+        share = 0.5 * n / squares.clamp_min(_LEAST_SQUARES)
         M = share[:, None, None] * (alpha @ alpha.mT) - 0.5 * torch.cholesky_inverse(L)
         of_noise = noise * (M.diagonal(dim1=-2, dim2=-1) * held).sum(-1)
         W = (5.0 / 3.0) * M * slope  # M is 0 between a point that is not held and every other point
@@ -442,7 +442,7 @@ def refine(members: PointMembers, chosen: Tensor, like: Tensor, rounds: int) -> 
     For each member one search (L-BFGS-B, at most ``rounds`` iterations) starts at its present hyperparameters and
     another at those of ``like``; for ``like`` itself at its initial ones. The best of both results and the present
     hyperparameters is returned, within bounds: length-scales in [0.03, 10], noise in [1e-4, 3]. The searches do not
-    depend on each other. If a gradient is NaN (all targets of a member are 0, say), no member changes.
+    depend on each other. A member whose targets are all 0 does not change.
 
     Args:
         chosen: (S, K) member numbers.
@@ -472,21 +472,18 @@ def refine(members: PointMembers, chosen: Tensor, like: Tensor, rounds: int) -> 
 
     # Warnings say that ``maxiter`` is reached or that a line search failed.
     with warnings.catch_warnings(record=True), torch.enable_grad():
-        try:
-            found, _ = gen_candidates_scipy(
-                torch.cat([start, place.unsqueeze(-1)], -1).unsqueeze(1),
-                value,  # type: ignore[arg-type]
-                torch.cat([low, low.new_zeros(1)]),
-                torch.cat([high, high.new_full((1,), float(len(rows)))]),
-                options={"maxiter": rounds},
-                fixed_features={D: place},
-            )
-        except OptimizationGradientError:
-            return present.reshape(*chosen.shape, D)
+        found, _ = gen_candidates_scipy(
+            torch.cat([start, place.unsqueeze(-1)], -1).unsqueeze(1),
+            value,  # type: ignore[arg-type]
+            torch.cat([low, low.new_zeros(1)]),
+            torch.cat([high, high.new_full((1,), float(len(rows)))]),
+            options={"maxiter": rounds},
+            fixed_features={D: place},
+        )
     with torch.no_grad():
         tried = torch.stack([present, *found[:, 0, :D].chunk(2)])  # 3 x SK x D
         values = torch.stack([log_posterior(t, held) for t in tried])
-        best = values.nan_to_num(nan=-torch.inf).argmax(0)
+        best = values.nan_to_num(nan=-torch.inf).argmax(0) * (held.targets * held.held).any(-1)
     return tried[best, torch.arange(len(rows), device=best.device)].reshape(*chosen.shape, D)
 
 
