@@ -141,7 +141,8 @@ def _under_any_context(
         expected = "None for arms without features, or contexts listed"
         validation.require(not counted, "kernel", kernel, expected)
         of_arms, noise = _given_scales(_unit_box(d), cast(Kernel, kernel), setup.noise_variance)
-        of_context, _ = _given_scales(_unit_box(context_dim), context_kernel, None)
+        left = None if setup.noise_variance is None else noise
+        of_context, noise = _given_scales(_unit_box(context_dim), context_kernel, left)
         length = torch.cat([of_arms.expand(d), of_context.expand(context_dim)[columns]]).to(rows)
         bounds, known = torch.stack([0 * length, length / _GIVEN_LENGTHSCALE]), known | True
         scales, noises = [_GIVEN_LENGTHSCALE / 3, _GIVEN_LENGTHSCALE], [_NOISE, noise, noise]

@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 import torch
-from gpytorch.kernels import MaternKernel
+from gpytorch.kernels import MaternKernel, ScaleKernel
 
 from bandits_torch import ArmContext, AskTell, make, recipes, run
 from bandits_torch.models import PointMembers, WideningMembers
@@ -196,6 +196,11 @@ def test_the_loop_plays_contexts(way) -> None:
     assert regrets[0] < 0.5 * regrets[1]
     built = recipes.build("auto", problem, replicates=2, horizon=20)  # told both kernels
     assert type(built).__name__ == "ContextAveraging"
+    scaled = [ScaleKernel(kernel(0.4)).double() for _ in range(2)]
+    scaled[0].outputscale, scaled[1].outputscale = 2.0, 4.0
+    of_both = {"kernel": scaled[0], "context_kernel": scaled[1], "noise_variance": 0.4, "context_dim": 1}
+    noises = recipes.auto(problem.arms, **of_both).policy.members.beginning[1]
+    assert noises.tolist() == pytest.approx([0.02] * 7 + [0.4 / (2 * 4)] * 14)
 
 
 @pytest.mark.parametrize(
