@@ -80,7 +80,8 @@ def auto_over_points(
         kind: the class of the policy, ``PointAveraging`` or a subclass.
         options: further arguments of ``PointAveraging``.
 
-    Raises ValueError for bounds that differ between replicates, another kernel, and a noise variance without one.
+    Raises ValueError for bounds or noises that differ between replicates, another kernel, one over some of the inputs,
+    and a noise variance without a kernel.
     """
     validation.of_shape("bounds", domain.bounds, (2, "d"), note=", those of all replicates")
     scales = [[times * math.sqrt(domain.dim)] * domain.dim for times in _LENGTHSCALES]
@@ -167,18 +168,21 @@ def _given_scales(
 ) -> tuple[Tensor, float]:
     """Length-scales as shares of the sides, (d,), and noise variance as a share of the kernel's variance."""
     base = kernel.base_kernel if isinstance(kernel, ScaleKernel) else kernel
-    expected = "squared exponential or Matern, over points"
+    expected = "squared exponential or Matern, over all inputs, the same for all replicates"
     validation.instance("kernel", base, (RBFKernel, MaternKernel), expected)
+    whole = base.active_dims is None and len(kernel.batch_shape) == 0
+    validation.require(whole, "kernel", kernel, expected)
     lengthscale = base.lengthscale.detach().reshape(-1).to(domain.bounds)
     validation.of_shape("kernel.lengthscale", lengthscale, (1,), (domain.dim,))
     low, high = domain.bounds
     side = torch.where(high > low, high - low, 1.0)
     if noise_variance is None:
         return (lengthscale / side).double(), _NOISE
-    noise = validation.numbers("noise_variance", noise_variance, side).mean()
-    right = bool(noise.isfinite() & (noise > 0))
-    validation.require(right, "noise_variance", noise_variance, "finite and > 0")
-    variance = kernel.outputscale.detach().mean() if isinstance(kernel, ScaleKernel) else 1.0
+    noise = validation.numbers("noise_variance", noise_variance, side).unique()
+    right = len(noise) == 1 and bool(noise.isfinite() & (noise > 0))
+    expected = "finite and > 0, the same for all replicates"
+    validation.require(right, "noise_variance", noise_variance, expected)
+    variance = kernel.outputscale.detach() if isinstance(kernel, ScaleKernel) else 1.0
     return (lengthscale / side).double(), float(noise / variance)
 
 

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from gpytorch.kernels import RBFKernel
 
 from bandits_torch import Domain, make, recipes, run
 from bandits_torch.acquisition import PointSearch
@@ -161,7 +162,12 @@ def test_auto_plays_a_domain_and_takes_what_is_told_as_a_beginning():
     assert free.search.initial == 8  # 2 (d + 1)
     for name, given in (
         ("kernel", {"kernel": torch.eye(3)}),
+        ("kernel", {"kernel": RBFKernel(active_dims=[0])}),
         ("noise_variance", {"noise_variance": 0.1}),
+        (
+            "noise_variance",
+            {"kernel": RBFKernel(), "noise_variance": torch.tensor([0.1, 0.3]), "replicates": 2},
+        ),
         ("history", {"history": torch.ones(4, 3)}),
         ("prior_mean", {"prior_mean": 1.0}),
         ("plausible", {"plausible": 2.0}),
