@@ -323,8 +323,10 @@ class WassersteinForgetting(_Dropping):
         while more than 2 are held and 1 + min R < b: drop the observation of least R, b <- b / (1 + min R),
 
     with tau the time since the observation before and l_T the length-scale over time. So in a time l_T these distances
-    lose at most the factor 1 + alpha. There is no bound on a single prediction: ``StaleObservations`` has one, and
-    holds more. The integrals over space are over all of R^d, as in the paper's approximation.
+    lose at most the factor 1 + alpha. A drop that leaves 2 also sets b to 1 (this is ours: after a pause of many l_T, b
+    is huge or infinite, and later observations would be dropped for as long, or for ever). There is no bound on a
+    single prediction: ``StaleObservations`` has one, and holds more. The integrals over space are over all of R^d, as
+    in the paper's approximation.
 
     Args:
         alpha: the loss allowed per length-scale over time.
@@ -333,9 +335,10 @@ class WassersteinForgetting(_Dropping):
     Cost: O(n^3) an observation, and O(n^3) for each that is dropped. ``trace``: dropped, budget.
 
     Source: Bardou, Thiran & Ranieri 2024 (arXiv 2405.14540), with their alpha = 1. The relevance agrees with the
-    authors' package ``wdbo-criterion``; budget and removals are in the order of ``wdbo-algo``. Raises ValueError for an
-    ``alpha`` that is not positive, a ``capacity`` below 2, a model that is not an ``OnlineGP`` whose kernel is squared
-    exponential or Matern over space and Matern or exponential over time, and a model that holds observations.
+    authors' package ``wdbo-criterion``; budget and removals are in the order of ``wdbo-algo``, but for pauses. Raises
+    ValueError for an ``alpha`` that is not positive, a ``capacity`` below 2, a model that is not an ``OnlineGP`` whose
+    kernel is squared exponential or Matern over space and Matern or exponential over time, and a model that holds
+    observations.
     """
 
     def __init__(self, alpha: float = 1.0, *, capacity: int | None = None) -> None:
@@ -383,7 +386,8 @@ class WassersteinForgetting(_Dropping):
             due = several & ((1 + least < self.budget) | over)
             if not bool(due.any()):
                 return False
-            self.budget = torch.where(due, (self.budget / (1 + least)).clamp_min(1.0), self.budget)
+            left = torch.where(held > _FEWEST + 1, self.budget / (1 + least), 1.0).clamp_min(1.0)
+            self.budget = torch.where(due, left, self.budget)
             self.dropped = self.dropped + due
             model.remove(row, where=due)
 

@@ -116,6 +116,17 @@ def test_the_rule_holds_what_the_paper_s_algorithm_holds():
     assert plain[-1] != list(range(22 - len(plain[-1]), 22))  # and not just the oldest
 
 
+def test_it_learns_again_after_a_pause_however_long():
+    z, y = history(22)
+    z[8:, -1] += 1e6  # b would be infinite
+    own = model(RBFKernel())
+    rule = WassersteinForgetting(0.5).begin(own)
+    for i in range(22):
+        observed(own, rule, z, y, i)
+    assert int(own.num_observations) > 4
+    assert float(rule.trace()["budget"]) < 10
+
+
 def test_a_capacity_holds_and_what_does_not_fit_is_refused():
     z, y = history(20)
     own = model(RBFKernel())
