@@ -413,7 +413,8 @@ def _over_arms(
     K, related = groups[0].shape[:first, :first], setup.kernel is not None
     if related and K.shape[0] == K.shape[1]:  # whether any two arms are strongly correlated
         variance = K.diagonal()
-        related = bool((K.square() >= 0.5 * variance.unsqueeze(-1) * variance).sum() > len(K))
+        strong = (K.square() >= 0.5 * variance.unsqueeze(-1) * variance) & (K != 0)
+        related = bool(strong.fill_diagonal_(False).any())
     if control is not None:
         most = len(features[:first]) <= _LEARNED_UP_TO
         validation.require(most, "control", control, f"None for more than {_LEARNED_UP_TO} arms")

@@ -154,6 +154,7 @@ def test_what_it_cannot_do_is_refused_by_name():
 @pytest.mark.parametrize(("shared", "every"), [(0.0, 7.0), (0.6, 7.0), (0.8, 14.0)])
 def test_where_a_kernel_is_told_that_relates_arms_it_looks_less_often(shared, every):
     kernel = (1 - shared) * torch.eye(5).double() + shared
+    kernel[4], kernel[:, 4] = 0.0, 0.0  # an arm whose rewards are known is related to none
     looks = recipes.auto(5, kernel=kernel, noise_variance=0.1).looks
     assert (looks.every, looks.at_once) == (every, 6 if every > 7 else 0)
     assert recipes.auto(5, kernel=kernel, noise_variance=0.1, look_again=3.0).looks.every == 3.0
