@@ -124,7 +124,9 @@ class ControlledPolicy(WrappingPolicy):
         S, N = self.compared.shape
         for name, value, shape in (("proposed", proposed, (S,)), ("predicted", predicted, (2, S))):
             if value is not None:
-                validation.finite_tensor(f"why[{name!r}]", validation.of_shape(f"why[{name!r}]", value, shape))
+                validation.finite_tensor(
+                    f"why[{name!r}]", validation.of_shape(f"why[{name!r}]", value, shape)
+                )
         if proposed is not None:
             arms = proposed.dtype == torch.long and bool(((proposed >= -1) & (proposed < N)).all())
             validation.require(arms, "why['proposed']", proposed, f"int64 from -1 to {N - 1}")
