@@ -325,9 +325,12 @@ def show(state: Path, html: Path | None) -> None:
     """
     live = _live(state, None)
 
+    def digits(value: float) -> str:
+        return f"{value:.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}"
+
     def shown(frame: Any) -> str:
         whole = frame.apply(lambda column: column.dt.floor("s") if hasattr(column, "dt") else column)
-        return str(whole.to_string(index=False, na_rep="", float_format="{:.4g}".format))
+        return str(whole.to_string(index=False, na_rep="", float_format=digits))
 
     click.echo(f"{live!r}\n\n{shown(live.beliefs())}")
     alarms = live.alarms()

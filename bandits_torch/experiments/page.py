@@ -214,12 +214,12 @@ def _named_settings(table: pd.DataFrame, settings: Sequence[str]) -> pd.Series:
 def _moment(value: Any) -> str:
     if pd.isna(value):
         return ""
-    return f"{value:g}" if isinstance(value, float) else f"{value:%Y-%m-%d %H:%M}"
+    return f"{value:.15g}" if isinstance(value, float) else f"{value:%Y-%m-%d %H:%M}"
 
 
 def _duration(value: Any) -> str:
     if pd.isna(value) or isinstance(value, float):
-        return "" if pd.isna(value) else f"{value:g}"
+        return "" if pd.isna(value) else _regret(value)
     days, hours, minutes, seconds = pd.Timedelta(value).components[:4]
     parts = [(days, "d"), (hours, "h"), (minutes, "min"), (seconds, "s")]
     first = next((i for i, (count, _) in enumerate(parts) if count), 3)
@@ -227,7 +227,7 @@ def _duration(value: Any) -> str:
 
 
 def _number(value: float) -> str:
-    return "" if math.isnan(value) else f"{value:.4g}"
+    return "" if math.isnan(value) else _regret(value)
 
 
 def _round(value: float) -> str:

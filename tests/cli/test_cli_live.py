@@ -38,7 +38,7 @@ def test_what_is_believed_is_shown_and_nothing_changes(tmp_path):
     state, page = tmp_path / "live.state", tmp_path / "live.html"
     live = AskTell.auto(["north", "east"])
     for t in range(60):
-        question = live.ask(float(t), ["north"] if t % 2 else ["east"])
+        question = live.ask(1_234_567.0 + t, ["north"] if t % 2 else ["east"])
         live.tell(question, {"north": 1.0, "east": 5.0}[question.name] + (10 if t > 30 else 0) + t % 3 / 10)
     save_policy(state, live)
     before = state.read_bytes()
@@ -50,6 +50,9 @@ def test_what_is_believed_is_shown_and_nothing_changes(tmp_path):
     table = live.beliefs(level=int(level) / 100)
     for end in ("lower", "upper"):
         assert {f"{value:.4g}" for value in table[end]} <= set(said.split())
+    for time in ("1234625", "1234626"):
+        assert f" {time} " in said
+        assert f">{time}<" in page.read_text()
     assert state.read_bytes() == before
 
 
