@@ -58,7 +58,8 @@ def save_policy(path: str | os.PathLike[str], policy: Stateful, *, overwrite: bo
     """
     _check_stateful(policy)
     place = os.path.realpath(path)
-    with locked(Path(place).parent) as alone:
+    # The policy first: a thread that saves within ``AskTell.alone`` holds it already.
+    with _alone(policy), locked(Path(place).parent) as alone:
         number = 0
         if os.path.exists(place) and not overwrite:
             number = _own_save(place, policy)
@@ -66,9 +67,8 @@ def save_policy(path: str | os.PathLike[str], policy: Stateful, *, overwrite: bo
             remove_parts(path)
         mark = uuid.uuid4().hex
         header: dict[str, Any] = {"policy": name_of(policy), "save": number + 1, "mark": mark}
-        with _alone(policy):
-            header["versions"] = versions_here()
-            content = {"built": description(policy, "policy"), "state": policy.state_dict()}
+        header["versions"] = versions_here()
+        content = {"built": description(policy, "policy"), "state": policy.state_dict()}
         write_state(path, "policy", header, content)
         _saved_as.setdefault(policy, {})[place] = mark  # before another thread may save the same policy
 

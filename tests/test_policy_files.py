@@ -7,6 +7,8 @@ import inspect
 import json
 import os
 import re
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -361,6 +363,27 @@ def test_of_two_that_load_one_save_the_second_to_save_is_refused(tmp_path):
     with pytest.raises(ValueError, match="path must be of a policy's file, or of a new file"):
         save_policy(tmp_path / "text", live())
     assert (tmp_path / "text").read_text() == "mine"
+
+
+def test_a_save_within_a_block_of_calls_and_one_of_another_thread_both_end(tmp_path):
+    one, begun = live(), threading.Event()
+
+    def together():
+        with one.alone():
+            begun.set()
+            time.sleep(0.3)
+            save_policy(tmp_path / "live", one)
+
+    def by_itself():
+        begun.wait()
+        save_policy(tmp_path / "live", one)
+
+    workers = [threading.Thread(target=each, daemon=True) for each in (together, by_itself)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(20)
+    assert not any(worker.is_alive() for worker in workers)
 
 
 def test_links_and_modes_are_kept_and_parts_of_killed_saves_are_not(tmp_path):
