@@ -38,10 +38,13 @@ def test_positions_place_dots_and_line() -> None:
     np.testing.assert_allclose(ax.lines[0].get_ydata(), [0.3, 0.3, 0.2, 0.2], rtol=1e-6)
 
 
-def test_the_legend_stands_above_the_axes() -> None:
-    ax = plot_arms(two_runs(), best=BEST)
+def test_the_legend_stands_above_the_axes_and_the_unit_of_ticks_beside_it() -> None:
+    ax = plot_arms(two_runs(), best=BEST, positions=1e8 * torch.arange(4.0))
     ax.figure.draw_without_rendering()
-    assert ax.get_legend().get_window_extent().y0 >= ax.get_window_extent().y1 - 1
+    legend, unit = ax.get_legend().get_window_extent(), ax.yaxis.get_offset_text()
+    assert legend.y0 >= ax.get_window_extent().y1 - 1
+    assert unit.get_text()
+    assert not legend.overlaps(unit.get_window_extent())
 
 
 def test_best_arms_are_those_of_regret_zero() -> None:

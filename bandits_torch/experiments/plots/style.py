@@ -71,6 +71,7 @@ def finish(ax: Axes, title: str, xlabel: str, ylabel: str, *, legend: bool = Fal
             handlelength=1.5,
             columnspacing=1.2,
         )
+        ax.yaxis.set_offset_position("right")  # "1e6" would lie on the legend
     ax.set_title(title, loc="left", fontsize=10, pad=22 if legend else 6)
     ax.set(xlabel=xlabel, ylabel=ylabel)
     ax.spines[["top", "right"]].set_visible(False)
