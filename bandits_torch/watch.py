@@ -140,7 +140,8 @@ class ArmTests:
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Counterpart of ``state_dict``."""
         own = [state[name].split(state["counts"].tolist()) for name in ("rewards", "times")]
-        sums = [state[name].tolist() for name in ("sums", "runs")]
+        shape = (len(state["of"]), len(_SUMS))
+        sums = [validation.of_shape(name, state[name], shape).tolist() for name in ("sums", "runs")]
         self.reset()
         for (s, arm), rewards, times, *more in zip(state["of"].tolist(), *own, *sums, strict=True):
             self.each[s, arm].begin(rewards.tolist(), times.tolist(), *more)
@@ -206,6 +207,13 @@ class Watch(HasState):
             "restarts": zeros(S),
             "rung": [],
         }
+
+    def state_changed(self) -> None:
+        """Raises ValueError for marks and arms that there are not."""
+        arms = self.arms[:, :0] if self.dim else self.arms
+        for name, values, end in (("marks", self.marks, 2 * len(_STATES)), ("arms", arms, self.num_arms)):
+            right = bool(((values >= 0) & (values < end)).all())
+            validation.require(right, name, values, f"from 0 to {end - 1}")
 
     # -- what happens ----------------------------------------------------------------------------------
 

@@ -296,3 +296,17 @@ def test_with_cycles_the_draws_are_of_the_time_asked_about():
         variance = live.policy.components(at)[2]
         torch.testing.assert_close(covariance.diagonal(dim1=-2, dim2=-1), variance, rtol=1e-6, atol=1e-9)
     assert live.beliefs(at=6.0)["mean"].idxmax() != live.beliefs(at=18.0)["mean"].idxmax()
+
+
+@pytest.mark.parametrize(
+    ("names", "value"), [(["arms"], 3), (["arms"], -1), (["marks"], 6), (["arm_tests", "runs"], 0)]
+)
+def test_a_record_of_arms_and_marks_that_there_are_not_is_refused(names, value):
+    state = play(AskTell.auto(3), 4).state_dict()
+    *groups, last = names
+    inside = state["watch"]
+    for group in groups:
+        inside = inside[group]
+    inside[last] = torch.full_like(inside[last], value)[:, : -1 if groups else None]
+    with pytest.raises(ValueError, match=last):
+        AskTell.auto(3).load_state_dict(state)
