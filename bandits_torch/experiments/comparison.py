@@ -309,7 +309,7 @@ def unseen_cycles(problem: Problem, found: Diagnosis | None) -> list[str]:
     """A line if a table has a clear common cycle, and no cycle is known from the rows that policies learn from."""
     if found is None or not found.periods or problem.knowledge.cycles is not None:
         return []
-    steps = f"{found.periods[0].length / found.gap:.3g}"
+    steps = f"{found.periods[0].rounded(found.rows * found.gap, found.gap):.6g}"
     return [
         f"no cycle is taken from the rows learned from, so one of {steps} steps counts as change; --option "
         f"problem.cycles={steps} gives it to auto"

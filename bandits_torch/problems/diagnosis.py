@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -282,6 +282,7 @@ def diagnose(table: RewardTable | Tensor) -> Diagnosis:
     record = Record.of(rewards, times)
     periods = () if record is None else tuple(record.common_periods())
     own = {} if record is None else record.own_periods(periods)
+    periods = tuple(replace(one, length=_over_all_rows(one.length, rewards, times)) for one in periods)
     plain, fitted = _without_cycles(rewards, times, periods, own)
     levels = find_jumps(plain, times, bounded=values == "0/1") if values != "none" else None
     drift, jumps, wander = None, None, 0.0
@@ -358,8 +359,7 @@ def _without_cycles(
         turns = itertools.accumulate([turn] * len(orders), np.multiply)  # of each harmonic
         return np.array([wave for one in turns for wave in (one.imag, one.real)]).reshape(-1, len(times))
 
-    shared = [_over_all_rows(one.length, rewards, times) for one in periods]
-    common = np.concatenate([np.ones((1, len(times))), *map(waves, shared)])
+    common = np.concatenate([np.ones((1, len(times))), *(waves(one.length) for one in periods)])
     rows, plain, fitted = _sampled(len(times)), rewards.copy("K"), 0
     for n in range(rewards.shape[1]):
         design = common

@@ -1,6 +1,7 @@
 """A diagnosis says what was put into a table, and where it cannot tell."""
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -266,3 +267,9 @@ def test_a_race_says_which_cycle_its_past_rows_do_not_show(tmp_path):
     assert unseen_cycles(told, found) == []
     assert "cycles in the rows learned from: 24 steps; auto uses them" in told.summary()
     assert unseen_cycles(replay(file, warm_up=0.6), found) == []
+    t = np.arange(744)
+    tide = 3 * np.sin(2 * np.pi * t[:, None] / 24.84) + generator.standard_normal((744, 3))
+    np.savetxt(file, tide, delimiter=",", header="a,b,c", comments="")
+    (advice,) = unseen_cycles(replay(file, cycles=None), diagnose(read_table(file)))
+    advised = float(re.search(r"cycles=([\d.]+)", advice)[1])
+    assert 744 * abs(1 / advised - 1 / 24.84) < 0.02  # cycles that the phase is off at the end
