@@ -176,9 +176,10 @@ class AskTell(Watched, Described):
                 addition, ``cycles`` may be "day" and "week" if times are dates, ``contexts`` a list of names,
                 ``control`` the name of an arm; ``max_move``, ``move_price`` and ``start_at`` may be given by name of
                 setting (``Settings.moves``). ``history`` may be a ``DataFrame`` with a column for each arm, and
-                ``history_times`` a list or an index of dates, by default that of the ``DataFrame``. Without dates, the
-                rows of a history are counted, and later times must be numbers, unless ``cycles`` is None. After a
-                ``log``, times are dates if the log's are, and otherwise numbers.
+                ``history_times`` a list or an index of dates or numbers, by default that of the ``DataFrame`` unless it
+                is the ``RangeIndex`` of its rows. Without them, the rows of a history are counted, and later times must
+                be numbers, unless ``cycles`` is None. After a ``log``, times are dates if the log's are, and otherwise
+                numbers.
 
         Raises ValueError for choices and settings that the recipe does not take.
         """
@@ -222,8 +223,10 @@ class AskTell(Watched, Described):
         moments, past = knowledge.get("history_times"), knowledge.get("history")
         if isinstance(past, pd.DataFrame):
             knowledge["history"] = border.rewards_of_table("history", past, names)
-            if moments is None and isinstance(past.index, pd.DatetimeIndex | pd.TimedeltaIndex):
-                moments = past.index
+            counts_rows = isinstance(past.index, pd.RangeIndex) and past.index.equals(
+                pd.RangeIndex(len(past))
+            )
+            moments = past.index if moments is None and not counts_rows else moments
         moments = moments.tolist() if isinstance(moments, Tensor) else moments
         if isinstance(moments, Iterable):
             knowledge["history_times"] = times.read_all("history_times", moments)

@@ -151,6 +151,12 @@ def test_a_history_may_be_a_table_whose_index_holds_the_dates():
     tomorrow = days[-1] + dt.timedelta(days=1)
     assert live.ask(tomorrow).name == "b"
     torch.testing.assert_close(live.predict(tomorrow), same.predict(tomorrow), rtol=0, atol=0)
+    hours = 1000 + 0.5 * np.arange(60.0)
+    numbered = AskTell.auto(3, history=table.set_index(hours)).predict(1030.0)
+    told = AskTell.auto(3, history=torch.from_numpy(rewards), history_times=torch.from_numpy(hours))
+    torch.testing.assert_close(numbered, told.predict(1030.0))
+    with pytest.raises(ValueError, match=r"history_times must be a finite number, .* got 'r0'"):
+        AskTell.auto(3, history=table.set_index(pd.Index([f"r{n}" for n in range(60)])))
     with pytest.raises(ValueError, match="history must be a table with the columns a, b, got"):
         AskTell.auto(["a", "b"], history=table)
     with pytest.raises(ValueError, match=r"history must hold numbers: .*'x'"):
