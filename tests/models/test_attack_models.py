@@ -49,6 +49,16 @@ def test_a_ratio_of_which_float64_leaves_nothing_is_refused_by_name(name):
         RATIOS[name](1e-12)
 
 
+def test_members_may_have_units_so_different_that_no_noise_fits_all_priors():
+    units = torch.tensor([2.0**40, 1.0], dtype=F64)
+    priors = units[:, None, None] * smooth(3)
+    model = ArmGP(3, priors, 0.01 * units)
+    model.adopt(0.02 * units, torch.zeros(2, dtype=F64))
+    OnlineGP(ArmCovarianceKernel(priors), 0.01 * units, input_dim=1, batch_shape=(2,))
+    with pytest.raises(ValueError, match="noise_variance must be at least 1e-10"):
+        ArmGP(3, priors, 0.01)
+
+
 @pytest.mark.parametrize("learn", ["observe_arms", "take"])
 def test_a_start_too_far_away_for_the_factor_form_is_refused_before_anything_changes(learn):
     kernel = SpatioTemporalKernel(ArmCovarianceKernel(smooth(3)), WienerKernel(1.0))

@@ -362,7 +362,7 @@ class ArmGP(ArmModel):
         for name, value in (("noise_variance", noise_variance), ("prior_mean", prior_mean)):
             fits = validation.tensor(name, value).shape == self.batch_shape
             validation.shape_is(name, value, fits, str(tuple(self.batch_shape)))
-        inputs.check_ratio(noise_variance.to(self.noise_variance), self.prior.diagonal())
+        self._check_ratio(noise_variance.to(self.noise_variance))
         validation.rewards("prior_mean", prior_mean, self.arms.dtype)
         self.noise_variance.copy_(noise_variance)
         self._belief.noise_variance.copy_(noise_variance.reshape(-1, 1))

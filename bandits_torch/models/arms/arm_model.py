@@ -72,8 +72,12 @@ class ArmModel(OnlineModel):
             "prior_mean": mean.shape[:-1],
         }
         self.batch_shape = broadcast(", ".join(shapes), *shapes.values())
-        inputs.check_ratio(noise, self.prior.diagonal())
+        self._check_ratio(noise)
         return noise, mean
+
+    def _check_ratio(self, noise_variance: Tensor) -> None:
+        prior_variance = self.prior.diagonal().reshape(*self.prior.batch_shape, -1)
+        inputs.check_ratio(noise_variance, prior_variance)
 
     @property
     def input_dtype(self) -> torch.dtype:

@@ -142,13 +142,12 @@ def noise_over(arms: Tensor, noise_variance: float | Tensor) -> Tensor:
 
 
 def check_ratio(noise_variance: Tensor, prior_variance: Tensor) -> None:
-    """Raises ValueError if the noise variance, (*batch), is not finite, or if its minimum is, for its dtype, too small
-    relative to the largest prior variance, of (q, N)."""
+    """Raises ValueError if the noise variance, (*batch), is not finite, or if it is in some member, for its dtype, too
+    small relative to the largest prior variance there, of (*prior_batch, N) that broadcasts with (*batch, 1)."""
     validation.finite_tensor("noise_variance", noise_variance)
     least = SMALLEST_RATIO.get(noise_variance.dtype, 1e-5)
-    ratio = float(noise_variance.min()) / max(
-        float(prior_variance.max()), torch.finfo(prior_variance.dtype).tiny
-    )
+    largest = prior_variance.amax(-1).clamp_min(torch.finfo(prior_variance.dtype).tiny)
+    ratio = float((noise_variance / largest).min())
     expected = f"at least {least:g} of the largest prior variance in {noise_variance.dtype} (it is {ratio:.1e} of it)"
     validation.require(ratio >= least * (1 - 1e-6), "noise_variance", noise_variance, expected)
 

@@ -466,9 +466,9 @@ class OnlineGP(OnlineModel):
             both = "noise_variance and prior_mean"
             fits = present.numel() == validation.tensor(both, new).numel()
             validation.shape_is(both, new, fits, f"{tuple(present.shape)}, as the model's")
-        noise_variance = noise_variance.to(self.noise_variance)
+        noise_variance = noise_variance.to(self.noise_variance).reshape(self.noise_variance.shape)
         check_ratio(noise_variance, self._variance_at_origin())
-        self._check_spread(self.data.rows().inputs, noise_variance.reshape(self.noise_variance.shape))
+        self._check_spread(self.data.rows().inputs, noise_variance)
         validation.rewards("prior_mean", prior_mean, self.data.targets.dtype)
         for present, new in changes:
             present.copy_(new.reshape(present.shape))
