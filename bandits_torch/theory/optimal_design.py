@@ -254,9 +254,19 @@ def whitened(phi: Tensor, P: Tensor) -> tuple[Tensor, Tensor]:
     """V (..., p, N) with V^T V = phi S(P, 1)^{-1} phi^T, and log det S. O(N p^2)."""
     S = (phi * P.unsqueeze(-1)).mT @ phi
     S.diagonal(dim1=-2, dim2=-1).add_(1.0)
-    L = torch.linalg.cholesky(S)
+    L = _factor(S)
     log_det = 2 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
     return torch.linalg.solve_triangular(L, phi.mT, upper=False), log_det
+
+
+def _factor(S: Tensor) -> Tensor:
+    """The Cholesky factor of S(P, 1). Raises ValueError if rounding makes it singular."""
+    L, failed = torch.linalg.cholesky_ex(S)
+    least, ratio = torch.finfo(S.dtype).eps, 1 / float(S.diagonal(dim1=-2, dim2=-1).max())
+    validation.require(
+        not bool(failed.any()), "ridge / the features' largest square", ratio, f"above {least:.1e}"
+    )
+    return L
 
 
 def leverages(phi: Tensor, P: Tensor) -> tuple[Tensor, Tensor]:
@@ -381,7 +391,7 @@ def pairwise_frank_wolfe(phi: Tensor, g: Tensor, w: Tensor, allowed: Tensor, tol
         if fresh:
             S = (phi * P.unsqueeze(-1)).mT @ phi
             S.diagonal(dim1=-2, dim2=-1).add_(1.0)
-            inverse = torch.cholesky_inverse(torch.linalg.cholesky(S))
+            inverse = torch.cholesky_inverse(_factor(S))
             h = ((phi @ inverse) * phi).sum(-1)
         gradient = g - w * h
         to = gradient.masked_fill(~allowed, torch.inf).argmin(-1)

@@ -165,6 +165,12 @@ def test_batches_that_do_not_fit_are_refused_by_name(name: str) -> None:
         exploration_problem(phi, **given)
 
 
+@pytest.mark.parametrize("method", ["interior_point", "active_set", "frank_wolfe"])
+def test_a_ridge_below_rounding_is_refused_by_name(method: str) -> None:
+    with pytest.raises(ValueError, match=r"ridge / the features' largest square must be above 2\.2e-16, got"):
+        optimal_design(1e3 * uniform(1, 40), 1e-12, method=method)
+
+
 def test_gamma_of_independent_arms_is_known() -> None:
     """N orthonormal arms: P uniform and gamma = N ln(1 + T / (N sigma))."""
     expected = 5 * torch.log1p(torch.tensor(100 / 5, dtype=torch.float64))
