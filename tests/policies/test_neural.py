@@ -7,7 +7,7 @@ import torch
 
 from bandits_torch.kernels.arms import NeuralTangentKernel
 from bandits_torch.policies.opkb import OPKB, Constants
-from bandits_torch.policies.opkb.features import NeuralFeatures
+from bandits_torch.policies.opkb.features import NeuralFeatures, layers
 from bandits_torch.policies.policy import Observation
 from bandits_torch.state import differing
 
@@ -64,6 +64,13 @@ def test_without_training_the_features_stay_the_first() -> None:
     features = NeuralFeatures(sphere(5), width=16, training_steps=0)
     ones = torch.ones(5, dtype=torch.float64)
     assert features.learnt(0, ones, ones) is features.initial(0)
+
+
+@pytest.mark.parametrize("size", [1.0, 30.0, 1e6])
+def test_training_on_large_rewards_fits_them_better_than_no_network(size: float) -> None:
+    arms, mean = sphere(10), size * torch.linspace(-1, 1, 10, dtype=torch.float64)
+    weights = NeuralFeatures(arms, width=64).train(0, torch.ones_like(mean), mean)
+    assert (layers(weights, arms)[0] - mean).norm() < mean.norm()
 
 
 def test_a_reward_on_which_training_diverges_is_refused_before_anything_changes() -> None:

@@ -67,6 +67,7 @@ class FixedFeatures(FeatureSource):
 
 
 Weights = list[Tensor]
+_MOST_HALVINGS = 120  # of the learning rate
 
 
 class NeuralFeatures(FeatureSource):
@@ -77,7 +78,8 @@ class NeuralFeatures(FeatureSource):
     Block 0 has the scale 1/sqrt(m) too, where Algorithm 5 prints none. With ``training_steps=0`` it is OPNN0.
 
     The learning rate is 1 / (m (largest eigenvalue of D^{1/2} H D^{1/2} + lambda)), with D the pulls of the arms and H
-    the Gram matrix at W^(0). With it the linearised network converges; the paper tunes the rate.
+    the Gram matrix at W^(0). With it the linearised network converges. It is halved until the network's loss falls,
+    which with rewards far above 1 it may not at first. The paper tunes the rate.
 
     Args:
         arms: (N, d) features of the arms, of similar norms near 1: the network has no biases.
@@ -127,17 +129,14 @@ class NeuralFeatures(FeatureSource):
         return self._initial[replicate]
 
     def learnt(self, replicate: int, counts: Tensor, sums: Tensor) -> Tensor:
-        """phi^(j), (N, N), after training on ``counts`` pulls of the arms with rewards ``sums``. Raises ValueError for
-        rewards so large, or arms of norms so small, that training diverges."""
+        """phi^(j), (N, N), after ``train`` on ``counts`` pulls of the arms with rewards ``sums``."""
         if self.training_steps == 0:
             return self._initial[replicate]
-        learnt = gram(self.train(replicate, counts, sums), self.arms)
-        expected = "of a size near 1, for arms of norms near 1: the weights are not finite after training"
-        validation.require(bool(learnt.isfinite().all()), "reward", sums, expected)
-        return features_of_covariance(learnt)
+        return features_of_covariance(gram(self.train(replicate, counts, sums), self.arms))
 
     def train(self, replicate: int, counts: Tensor, sums: Tensor) -> Weights:
-        """W^(j), from the pulls and summed rewards of the arms, (N,) each (Algorithm 6)."""
+        """W^(j), from the pulls and summed rewards of the arms, (N,) each (Algorithm 6). Raises ValueError for rewards
+        so large, or arms of norms so small, that training diverges."""
         start = self._start[replicate]
         held = counts > 0
         x, n = self.arms[held], counts[held]
@@ -145,15 +144,23 @@ class NeuralFeatures(FeatureSource):
         root = n.sqrt()
         stiffest = torch.linalg.eigvalsh(root.unsqueeze(-1) * self._gram[replicate][held][:, held] * root)[-1]
         rate = 1 / (self.width * (float(stiffest) + self.regulariser))
-        back = rate * self.width * self.regulariser  # the share of the way back to W^(0)
-
-        weights = [W.clone() for W in start]
-        for _ in range(self.training_steps):
-            value, inputs, derivatives = layers(weights, x)
-            error = (n * (value - mean)).unsqueeze(-1)
-            for W, W0, h, b in zip(weights, start, inputs, derivatives, strict=True):
-                W.lerp_(W0, back).addmm_((error * b).mT, h, alpha=-rate)
-        return weights
+        first = (n * (layers(start, x)[0] - mean).square()).sum()
+        rounding = torch.finfo(mean.dtype).eps * (n * mean.square()).sum()
+        for _ in range(_MOST_HALVINGS):
+            back = rate * self.width * self.regulariser  # the share of the way back to W^(0)
+            weights = [W.clone() for W in start]
+            for _ in range(self.training_steps):
+                value, inputs, derivatives = layers(weights, x)
+                error = (n * (value - mean)).unsqueeze(-1)
+                for W, W0, h, b in zip(weights, start, inputs, derivatives, strict=True):
+                    W.lerp_(W0, back).addmm_((error * b).mT, h, alpha=-rate)
+            moved = sum((W - W0).square().sum() for W, W0 in zip(weights, start, strict=True))
+            last = (n * (layers(weights, x)[0] - mean).square()).sum()
+            if bool(last + self.width * self.regulariser * moved <= first + rounding):
+                return weights
+            rate /= 2
+        expected = "of a size near 1, for arms of norms near 1: the loss grows at all learning rates"
+        raise ValueError(f"reward must be {expected}, got {sums.tolist()}")
 
 
 def layers(weights: Weights, x: Tensor) -> tuple[Tensor, Weights, Weights]:
