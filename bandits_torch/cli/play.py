@@ -91,7 +91,7 @@ def play(
         built = {name: _policy(name, asked, problem, asked.horizon) for name in asked.policies}
         every = DEFAULT_EVERY if resume and checkpoint is None else checkpoint
         folder = RaceFolder(out, asked.settings())
-        with folder.alone():
+        with _alone(out):
             standing = folder.enter(keep=every is not None, resume=resume, overwrite=overwrite)
             if standing == "over":
                 return None
@@ -308,57 +308,68 @@ def run_sweep(
     players = {name: RecipeSetting(name, options) for name, options in policies.items()}
     whole = Block(replicates, horizon, 0, seed)
     cells = [out / "cells" / key for key in keys_of(make_cells(swept, players, whole, block, capture))]
-    finished, table = sum(path.exists() for path in cells), out / _TABLE
-    there = table.exists()
-    is_ours = table.is_file() and table.read_bytes()[:200].splitlines()[:1] == [",".join(_COLUMNS).encode()]
-    unfinished = f"{finished} finished cells of this sweep", f"remove {str(out / 'cells')!r}"
-    enter(
-        out,
-        "sweep",
-        foreign=[_TABLE] if there and not is_ours else [],
-        unfinished=unfinished if finished else None,
-        other=f"the {_TABLE} of another sweep" if there and not finished else None,
-        resume=resume,
-        overwrite=overwrite and not finished,
-    )
+    with _alone(out):
+        finished, table = sum(path.exists() for path in cells), out / _TABLE
+        there = table.exists()
+        is_ours = table.is_file() and table.read_bytes()[:200].splitlines()[:1] == [
+            ",".join(_COLUMNS).encode()
+        ]
+        unfinished = f"{finished} finished cells of this sweep", f"remove {str(out / 'cells')!r}"
+        enter(
+            out,
+            "sweep",
+            foreign=[_TABLE] if there and not is_ours else [],
+            unfinished=unfinished if finished else None,
+            other=f"the {_TABLE} of another sweep" if there and not finished else None,
+            resume=resume,
+            overwrite=overwrite and not finished,
+        )
 
-    def how_to_go_on(_: KeyboardInterrupt) -> str:
-        now = sum(path.exists() for path in cells)
-        done = f"{now} of {len(cells)} cells are finished in {str(out / 'cells')!r}"
-        return f": {done}; continue with the same command and --resume"
+        def how_to_go_on(_: KeyboardInterrupt) -> str:
+            now = sum(path.exists() for path in cells)
+            done = f"{now} of {len(cells)} cells are finished in {str(out / 'cells')!r}"
+            return f": {done}; continue with the same command and --resume"
 
-    which: Any = {"replicates": replicates, "block": block, "seed": seed, "capture": capture}
-    failures: list[str] = []
-    try:
-        with says_how_to_go_on(how_to_go_on):
-            histories = sweep(swept, players, horizon, out=out / "cells", progress=True, **which, **engine)
-    except SweepFailed as failed:
-        histories = failed.histories
-        failures = [f"{title}: {failure.error}" for title, failure in failed.failures.items()]
-    console, parts = Console(), []
-    for name, rows in histories.items():
-        if not rows:
-            continue
-        steps = next(iter(rows.values())).horizon
-        random = random_regret(swept[name](whole), steps)
-        title = f"{name}: {steps} steps, {whole.replicates} replicates, seed {whole.seed}"
-        console.print(results_table(title, rows, random))
-        click.echo("".join(f"{line}\n" for line in why_no_error(rows)), nl=False)
-        for policy, history in rows.items():
-            totals = history.regret.sum(-1).numpy()
-            columns = (name, policy, range(history.replicates), totals, history.ms_per_step)
-            parts.append(pd.DataFrame(dict(zip(_COLUMNS, columns, strict=True))))
-    if parts:
-        with atomic_write(table) as file:
-            pd.concat(parts, ignore_index=True).to_csv(file, index=False, float_format="%.10g")
-        click.echo(f"wrote {table}")
-    return failures
+        which: Any = {"replicates": replicates, "block": block, "seed": seed, "capture": capture}
+        failures: list[str] = []
+        try:
+            with says_how_to_go_on(how_to_go_on):
+                histories = sweep(
+                    swept, players, horizon, out=out / "cells", progress=True, **which, **engine
+                )
+        except SweepFailed as failed:
+            histories = failed.histories
+            failures = [f"{title}: {failure.error}" for title, failure in failed.failures.items()]
+        console, parts = Console(), []
+        for name, rows in histories.items():
+            if not rows:
+                continue
+            steps = next(iter(rows.values())).horizon
+            random = random_regret(swept[name](whole), steps)
+            title = f"{name}: {steps} steps, {whole.replicates} replicates, seed {whole.seed}"
+            console.print(results_table(title, rows, random))
+            click.echo("".join(f"{line}\n" for line in why_no_error(rows)), nl=False)
+            for policy, history in rows.items():
+                totals = history.regret.sum(-1).numpy()
+                columns = (name, policy, range(history.replicates), totals, history.ms_per_step)
+                parts.append(pd.DataFrame(dict(zip(_COLUMNS, columns, strict=True))))
+        if parts:
+            with atomic_write(table) as file:
+                pd.concat(parts, ignore_index=True).to_csv(file, index=False, float_format="%.10g")
+            click.echo(f"wrote {table}")
+        return failures
 
 
 # --- the folder ---
 
 _FORMAT = "bandits_torch race in progress"
 _OPTION = "option "
+
+
+def _alone(out: Path) -> AbstractContextManager[bool]:
+    """Lock the folder, which is made, against other races and sweeps. Raises ValueError if one plays in it."""
+    expected = "a folder in which no other race or sweep is playing now"
+    return locked(out, f"out must be {expected}, got {str(out)!r}")
 
 
 def enter(
@@ -411,11 +422,6 @@ class RaceFolder:
     def checkpoint(self, policy: str) -> Path:
         """The state file of the policy's run."""
         return self.kept / policy
-
-    def alone(self) -> AbstractContextManager[bool]:
-        """Lock the folder, which is made, against other races. Raises ValueError if one plays in it."""
-        expected = "a folder in which no other race is playing now"
-        return locked(self.out, f"out must be {expected}, got {str(self.out)!r}")
 
     def enter(self, *, keep: bool, resume: bool = False, overwrite: bool = False) -> str:
         """Make the folder ready, or refuse it and change nothing; ``keep``: whether the race writes checkpoints.

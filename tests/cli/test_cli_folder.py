@@ -232,18 +232,27 @@ def test_a_table_that_no_sweep_wrote_is_never_replaced(out, finished):
 
 
 @pytest.mark.skipif(fcntl is None, reason="this system has no file locks")
-@pytest.mark.parametrize("more", [[], OVERWRITE, RESUME, [*OVERWRITE, *CHECKPOINT]])
-def test_a_race_in_a_folder_where_another_is_playing_is_refused_and_that_one_ends(out, more, monkeypatch):
+@pytest.mark.parametrize(
+    "first", [["race", *RACE, *OVERWRITE, *CHECKPOINT], ["sweep", *SWEEP, "--horizon", 5]]
+)
+@pytest.mark.parametrize(
+    "second",
+    [["race", *RACE], ["race", *RACE, *RESUME], ["race", *RACE, *OVERWRITE, *CHECKPOINT], ["sweep", *SWEEP]],
+)
+def test_a_race_or_sweep_in_a_folder_where_another_is_playing_is_refused_and_that_one_ends(
+    out, first, second, monkeypatch
+):
     whole, said = Recorder.pulled, []
 
     def pulled(self, now, *rest):
         if not said:
-            said.append("a race")
-            said[0] = race(out, *more, code=2).stderr
+            said.append("a second one")
+            said[0] = call(*second, "--out", out, code=2).stderr
         whole(self, now, *rest)
 
     monkeypatch.setattr(Recorder, "pulled", pulled)
-    race(out, *OVERWRITE, *CHECKPOINT)
-    assert said == [f"error: out must be a folder in which no other race is playing now, got {str(out)!r}\n"]
-    assert sorted(held(out)) == sorted(REPORT)
+    call(*first, "--out", out)
+    expected = "a folder in which no other race or sweep is playing now"
+    assert said == [f"error: out must be {expected}, got {str(out)!r}\n"]
+    assert not (out / "checkpoints").exists()
     race(out, *OVERWRITE)
