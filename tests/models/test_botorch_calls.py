@@ -32,6 +32,7 @@ from bandits_torch import models
 from bandits_torch.acquisition.thompson_sampling import PathwisePointDraw
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel, WienerKernel
 from bandits_torch.models import AtTime, OnlineGP
+from bandits_torch.models.arms.weighted_gp import WeightedGP
 from tests.acquisition.test_botorch_acquisitions import drifting
 from tests.reference import botorch_twins as twins
 from tests.reference.kernels import scaled
@@ -120,6 +121,16 @@ def test_a_conditioned_model_can_be_copied():
     assert torch.equal(copied.posterior(X / 2).mean, conditioned.posterior(X / 2).mean)
     copied.forget()
     assert int(conditioned.num_observations) == 6
+
+
+@pytest.mark.parametrize("kind", [models.ArmGP, models.SketchedGP, WeightedGP])
+def test_a_model_over_arms_that_learned_rewards_with_a_graph_can_be_copied(kind):
+    rewards = torch.ones(2, 1, **F64, requires_grad=True)
+    conditioned = kind(3, torch.eye(3, **F64), 0.1).condition_on_observations(
+        torch.eye(2, **F64)[:, :1], 2 * rewards
+    )
+    X = torch.zeros(1, 1, **F64)
+    assert torch.equal(copy.deepcopy(conditioned).posterior(X).mean, conditioned.posterior(X).mean)
 
 
 def test_fantasies_of_a_sketch_can_be_fantasized_again():

@@ -247,7 +247,7 @@ class ArmGP(ArmModel):
             noise_variance = validation.own_noise(noise_variance).to(self.arms.dtype)
             noise_variance = inputs.flat("noise_variance", noise_variance, self.batch_shape)
         flat_arm = inputs.flat("arm", arm, self.batch_shape)
-        flat_reward = inputs.flat("reward", reward.to(self.arms.dtype), self.batch_shape)
+        flat_reward = inputs.flat("reward", reward.detach().to(self.arms.dtype), self.batch_shape)
         self._belief.take(flat_arm, flat_reward, moment, self._mask(where), noise_variance)
 
     def observe_residuals(

@@ -59,7 +59,7 @@ def arms_and_rewards(
     n = X.shape[-2]
     validation.shape_is("Y", Y, Y.shape[-2] == n, f"batch_shape x {n} x 1, as X has")
     validation.rewards("Y", Y, dtype)
-    return flat("X", index, batch_shape, n), flat("Y", Y.squeeze(-1), batch_shape, n), times
+    return flat("X", index, batch_shape, n), flat("Y", Y.detach().squeeze(-1), batch_shape, n), times
 
 
 def moments(times: Tensor | None, n: int, in_order: bool = True) -> list[float]:

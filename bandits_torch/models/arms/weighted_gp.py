@@ -173,7 +173,7 @@ class WeightedGP(ArmModel):
 
     def _learn(self, arm: Tensor, reward: Tensor, where: Tensor | None) -> None:
         """``arm`` and ``reward``: ``batch_shape x 1``."""
-        reward = reward - self.prior_mean.gather(-1, arm)
+        reward = reward.detach() - self.prior_mean.gather(-1, arm)
         ones = torch.ones_like(reward)
         changed = (
             ("weight", self.discount, ones),

@@ -75,8 +75,6 @@ class SketchedGP(ArmModel):
         noise, mean = self._take_settings(arms, kernel, noise_variance, prior_mean, batch_shape)
         static = self.prior.time_kernel is None and self.prior.batch_shape == torch.Size()
         validation.require(static, "kernel", type(kernel).__name__, "one kernel without a time part")
-        # Otherwise rewards of fantasies record a graph, and PyTorch does not copy tensors that do.
-        self.prior.requires_grad_(False)
         self.register_buffer("noise_variance", noise)
         self.register_buffer("prior_mean", mean)
         self.prior_mean: Tensor
