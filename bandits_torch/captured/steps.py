@@ -22,7 +22,7 @@ from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBoun
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.members import PENDING, RecursiveMembers, Seen
 from bandits_torch.models.arms.prior import StateSpacePrior
-from bandits_torch.models.arms.structured_members import LevelMembers, StackedMembers
+from bandits_torch.models.arms.structured_members import StackedMembers
 from bandits_torch.policies.arm_policy import ArmPolicy
 from bandits_torch.policies.averaging import ModelAveraging
 from bandits_torch.policies.choices.arms import best_available
@@ -461,7 +461,7 @@ class AveragingSteps(CapturedSteps):
             raise refused(f"ModelAveraging over {type(policy.model).__name__}", "over ArmMembers it can be")
         if policy.model.has_cycles:
             raise refused("ModelAveraging over CyclicMembers", "without periods it can be")
-        if isinstance(policy.model, LevelMembers):
+        if policy.model.has_level:
             raise refused("ModelAveraging over LevelMembers", "without a control it can be")
         self.policy, self.model, self.parts = policy, policy.model, policy.model.parts
         states: tuple[HasState, ...] = (policy.range, *policy.judged)

@@ -14,7 +14,6 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.members import MembersOverArms
-from bandits_torch.models.arms.structured_members import LevelMembers
 from bandits_torch.policies.choices.arms import Arms, best_available
 from bandits_torch.policies.choices.contexts import (
     INPUTS,
@@ -127,7 +126,7 @@ class ModelAveraging(Policy):
     ) -> None:
         validation.instance("model", model, (ArmGP, MembersOverArms), "an ArmGP or ArmMembers")
         framed = scale is not None and bool(scale.learn_offset.all())
-        fits = framed or not isinstance(model, LevelMembers)
+        fits = framed or not model.has_level
         learns = "one that learns the origin of all members, over LevelMembers"
         validation.require(fits, "scale", scale, learns)
         two = len(model.batch_shape) == 2
@@ -192,9 +191,11 @@ class ModelAveraging(Policy):
     def components(self, time: float, points: None = None) -> tuple[Tensor, Tensor, Tensor]:
         """The mixture's parts: weights (S, P); mean and variance of every arm under each member, (S, P, N) each, with
         one common unit and origin, which may differ from those of rewards."""
-        if not isinstance(self.model, LevelMembers):
+        if not self.model.has_level:
             return self.sharing.weights, *self.members(time)
-        mean, variance = self.model.rewards(self._at(time))  # whose marginals are lifts, without the level
+        mean, variance = cast(Any, self.model).rewards(
+            self._at(time)
+        )  # whose marginals are lifts, without the level
         return self.sharing.weights, mean, variance * self._factors().unsqueeze(-1)
 
     @torch.no_grad()
@@ -328,11 +329,11 @@ class ModelAveraging(Policy):
             self.model.reset(due)
             mean, variance = self.model.at(arm, time)
             learned = torch.where(due, seen - mean, learned)
-        if isinstance(self.model, LevelMembers):
+        if self.model.has_level:
             jumped = learned != seen - mean
             jumped = jumped if where is None else jumped & where
             if bool(jumped.any()):
-                self.model.forget_level(jumped)
+                cast(Any, self.model).forget_level(jumped)
                 mean, variance = self.model.at(arm, time)
                 learned = seen - mean
         self.model.observe_residuals(arm, learned, (mean, variance), time, where)

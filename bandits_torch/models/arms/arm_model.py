@@ -26,7 +26,7 @@ class ArmModel(OnlineModel):
         batch_shape: all batch dimensions: replicates and candidate priors.
         drifts: whether inputs have a time column.
         can_condition_mean: whether it has ``condition_mean``, as ``MembersOverArms`` has.
-        has_cycles: whether its times are pairs, as in ``MembersOverArms``.
+        has_cycles, has_level: as in ``MembersOverArms``.
     """
 
     arms: Tensor
@@ -35,6 +35,7 @@ class ArmModel(OnlineModel):
     drifts: bool = False
     can_condition_mean = False
     has_cycles = False
+    has_level = False
     _candidates: Tensor | None = None
 
     @property

@@ -36,6 +36,7 @@ class MembersOverArms(Described, PlainState):
 
     can_condition_mean = True
     has_cycles = False  # whether the second number of a time matters
+    has_level = False  # whether arms share a level, as in ``LevelMembers``
     replicates: int
     now: float | None
     arms: Tensor  # (N, d)

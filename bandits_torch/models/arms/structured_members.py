@@ -210,6 +210,7 @@ class LevelMembers(RecursiveMembers):
     """
 
     states = 3
+    has_level = True
 
     def __init__(
         self,
@@ -354,7 +355,7 @@ class StackedMembers(MembersOverArms):
         for part in parts:
             expected = "ArmMembers, SmoothMembers or CyclicMembers"
             validation.instance("parts", part, RecursiveMembers, expected)
-            validation.require(not isinstance(part, LevelMembers), "parts", part, expected)
+            validation.require(not part.has_level, "parts", part, expected)
             fits = part.replicates == parts[0].replicates and torch.equal(part.arms, parts[0].arms)
             validation.require(fits, "parts", part, "models over the same arms, with equal replicates")
         self.stacked = torch.nn.ModuleList(parts)
