@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 _SHOWN = 8
 
 
+def counted(count: int, one: str, several: str = "") -> str:
+    """``count`` and a noun: "1 row", "2 rows"; ``several``: a plural that is not ``one`` and an s."""
+    return f"{count} {one if count == 1 else several or one + 's'}"
+
+
 def some(names: Collection[str], shown: int = _SHOWN) -> str:
     """The first ``shown`` names, separated by commas, and how many more there are."""
     more = len(names) - shown

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from bandits_torch import recipes, validation
 from bandits_torch.arm_context import ArmContext
+from bandits_torch.naming import counted
 from bandits_torch.policies.policy import Observation, Policy
 from bandits_torch.problems.diagnosis import two_more_rare
 from bandits_torch.problems.logs import Log
@@ -205,7 +206,9 @@ def _narrow(names: Sequence[str], arms: np.ndarray, w: np.ndarray) -> str:
     for k, name in enumerate(names):
         of_arm = w[(arms == k) & (w > 0)]
         if len(of_arm) < _ROWS_OF_AN_ARM and np.square(of_arm).sum() > _COUNTS * np.square(w).sum():
-            return f"the interval may be too narrow: it rests on {len(of_arm)} rows of arm {name!r}"
+            return (
+                f"the interval may be too narrow: it rests on {counted(len(of_arm), 'row')} of arm {name!r}"
+            )
     return ""
 
 

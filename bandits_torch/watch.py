@@ -22,6 +22,7 @@ from bandits_torch import border, validation
 from bandits_torch.arm_context import ArmContext
 from bandits_torch.border import Settings, Times
 from bandits_torch.files import atomic_write
+from bandits_torch.naming import counted
 from bandits_torch.policies.control import ControlledPolicy
 from bandits_torch.policies.counted import LatentRewards
 from bandits_torch.policies.policy import Policy
@@ -583,9 +584,11 @@ class Watched:
             over = f"settings {', '.join(self.settings.space.axes)}"
         elif self.names is not None:
             few = self.names if len(self.names) <= 6 else (*self.names[:5], "...")
-            over = f"{self.num_arms} arms: {', '.join(few)}"
+            over = f"{counted(self.num_arms, 'arm')}: {', '.join(few)}"
         else:
-            over = f"points of {self.policy.dim} numbers" if self.policy.dim else f"{self.num_arms} arms"
+            over = (
+                f"points of {self.policy.dim} numbers" if self.policy.dim else counted(self.num_arms, "arm")
+            )
         more = f", {self.replicates} replicates" if self.replicates > 1 else ""
         with self._turn.any_process():
             counts = f"{self._asked} asked, {self._watch.learned_so_far} told, {len(self._open)} open"

@@ -401,7 +401,7 @@ def test_look_says_what_a_log_holds(tmp_path):
         "Propensities (the probabilities with which arms were drawn): 0.25 at least.",
         "Arms available at a pull: 2 (mean).",
         "a: 2 pulls, mean reward 2 ± 1.",
-        "b: 1 pulls, mean reward 2.5.",
+        "b: 1 pull, mean reward 2.5.",
         "c: 0 pulls.",
     ]
     path.write_text("time,arm,reward\n" + "".join(f"{t},{arm},{t}.5\n" for t in range(9) for arm in "ab"))

@@ -48,6 +48,7 @@ from bandits_torch.experiments.sweep import SweepFailed, starts_of, sweep
 from bandits_torch.files import atomic_write, checksum, locked, remove_parts
 from bandits_torch.history import History, versions
 from bandits_torch.loop import run
+from bandits_torch.naming import counted
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.diagnosis import Diagnosis, diagnose
 from bandits_torch.problems.problem import Knowledge, Problem
@@ -186,7 +187,7 @@ def _how_long(asked: Race, problem: Problem) -> str:
 
 
 def _policies(count: int) -> str:
-    return "1 policy" if count == 1 else f"{count} policies"
+    return counted(count, "policy", "policies")
 
 
 def _how_to_go_on(
@@ -249,10 +250,11 @@ def _report(
     text = page(histories, random, problem, heading, compared, python, facts, gained, found)
     folder.begin_report()
     paths = write_report(folder.out, histories, random, settings, page=text)
-    size = f"{asked.horizon} steps, {asked.replicates} replicates, seed {asked.seed}, {asked.device}"
+    size = f"{counted(asked.horizon, 'step')}, {counted(asked.replicates, 'replicate')}"
+    size += f", seed {asked.seed}, {asked.device}"
     attainable = gained.maximum - gained.attainable if gained.noisy else None
     console = Console()
-    console.print(earned_table(f"{asked.problem}: earned in {asked.horizon} steps", gained))
+    console.print(earned_table(f"{asked.problem}: earned in {counted(asked.horizon, 'step')}", gained))
     console.print(results_table(f"{asked.problem}: {size}", histories, random, attainable=attainable))
     lines = [*gained.about_regret(), *why_no_error(histories), f"wrote {', '.join(map(str, paths))}"]
     if compared is not None:
@@ -346,7 +348,7 @@ def run_sweep(
                 continue
             steps = next(iter(rows.values())).horizon
             random = random_regret(swept[name](whole), steps)
-            title = f"{name}: {steps} steps, {whole.replicates} replicates, seed {whole.seed}"
+            title = f"{name}: {counted(steps, 'step')}, {counted(whole.replicates, 'replicate')}, seed {whole.seed}"
             console.print(results_table(title, rows, random))
             click.echo("".join(f"{line}\n" for line in why_no_error(rows)), nl=False)
             for policy, history in rows.items():

@@ -13,7 +13,7 @@ from scipy import stats
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.naming import some
+from bandits_torch.naming import counted, some
 from bandits_torch.problems.jumps import MOST, Jump, find_jumps
 from bandits_torch.problems.periods import ROWS, Period, Record, Waves
 from bandits_torch.problems.smoothing import best_smoothed, mean_of_held
@@ -114,7 +114,7 @@ class Diagnosis:
         return "\n".join(self._sentences())
 
     def _sentences(self) -> Iterator[str]:
-        yield f"A full table: {self.rows} rows, {self.arms} arms, rewards are {self.values}."
+        yield f"A full table: {counted(self.rows, 'row')}, {self.arms} arms, rewards are {self.values}."
         if self.missing:
             share = _written_share(self.missing)
             yield f"Missing: {share}. An arm without a reward cannot be pulled in that row."

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.naming import some
+from bandits_torch.naming import counted, some
 from bandits_torch.problems.table_files import (
     TEXT,
     empty_row,
@@ -158,8 +158,8 @@ class Log:
         """A description in sentences."""
         known = "not known" if self.propensity is None else f"{float(self.propensity.min()):.3g} at least"
         lines = [
-            f"A log: {len(self.arms)} pulls of {self.num_arms} arms, a reward each. What other arms would have paid is "
-            "not known. Means are given with their standard errors.",
+            f"A log: {counted(len(self.arms), 'pull')} of {counted(self.num_arms, 'arm')}, a reward each. "
+            "What other arms would have paid is not known. Means are given with their standard errors.",
             f"Propensities (the probabilities with which arms were drawn): {known}.",
         ]
         if self.available is not None:
@@ -172,7 +172,7 @@ class Log:
             paid = self.rewards[self.arms == k]
             error = f" ± {float(paid.std()) / len(paid) ** 0.5:.2g}" if len(paid) > 1 else ""
             mean = f", mean reward {float(paid.mean()):.4g}{error}" if len(paid) else ""
-            lines += [f"{name}: {len(paid)} pulls{mean}."]
+            lines += [f"{name}: {counted(len(paid), 'pull')}{mean}."]
         return "\n".join(lines)
 
 
@@ -328,7 +328,7 @@ def _log_of(
     place = {name: k for k, name in enumerate(every)}
     mask = torch.tensor([[name in those for name in every] for those in lists])
     others = [name for name in names if name not in {*chosen, *contexts}]
-    pulls = f"{len(frame)} pulls of {len(every)} arms"
+    pulls = f"{counted(len(frame), 'pull')} of {counted(len(every), 'arm')}"
     notes = [f"log: {pulls}; times: {of_time!r}, {clock.unit}; {of_arm!r}, {of_reward!r}"]
     notes += [f"left out: {some(others)}"] if others else []
 

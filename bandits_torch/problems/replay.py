@@ -13,7 +13,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.kernels.arms import ArmCovarianceKernel, estimate_covariance
-from bandits_torch.naming import some
+from bandits_torch.naming import counted, some
 from bandits_torch.problems.diagnosis import kind_of_values, unit_of
 from bandits_torch.problems.forgetting_fit import (
     ForgettingFit,
@@ -165,8 +165,8 @@ class Replay(Problem):
         left_out = "".join(f", {count} {why}" for why, count in self._left_out.items() if count)
         missing = int(torch.isnan(rows).sum())
         lines = [
-            f"{self.num_arms} arms ({some(self.arm_names, _SHOWN)}), {len(self.history)} rows learned from, "
-            f"{len(self.table)} played{left_out}",
+            f"{self.num_arms} arms ({some(self.arm_names, _SHOWN)}), "
+            f"{counted(len(self.history), 'row')} learned from, {len(self.table)} played{left_out}",
             *self._notes,
             f"one step: {self._step_length}",
             f"missing rewards: {missing} of {rows.numel()} ({missing / rows.numel():.1%})"

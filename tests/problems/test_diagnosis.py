@@ -245,6 +245,10 @@ def test_a_long_record_says_in_which_rows_there_is_no_cycle():
     assert "in the last 2048 rows, which" in str(diagnose(rewards))
 
 
+def test_one_row_is_in_the_singular():
+    assert str(diagnose(torch.ones(1, 2).double())).startswith("A full table: 1 row, 2 arms, rewards are")
+
+
 def test_a_long_record_says_of_which_rows_the_gain_is():
     generator = np.random.default_rng(16)
     rewards = generator.standard_normal((10_500, 2)) + np.array([0.0, 1.0])
