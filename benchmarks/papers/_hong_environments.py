@@ -98,7 +98,7 @@ def detections(history: History, switches: Sequence[int]) -> dict[str, float]:
             missed += not inside
             delays += [inside[0] - start] if inside else []
     S = history.replicates
-    median = float(torch.tensor(delays, dtype=torch.float64).quantile(0.5)) if delays else nan
+    median = float(torch.tensor(delays, dtype=torch.float64).median()) if delays else nan
     return {"false_alarms": false / S, "missed": missed / S, "median_delay": median, "restarts": restarts}
 
 
