@@ -67,3 +67,16 @@ def test_over_points_baselines_with_one_prior_twice_are_those_with_it_once(name)
         return torch.stack(chosen)
 
     torch.testing.assert_close(played(2), played(1), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["pe_gp_ucb", "pe_gp_ts"])
+def test_a_noise_scale_for_each_replicate_is_not_one_for_each_prior(name) -> None:
+    priors = [CandidatePrior(1e-4 * torch.eye(1).double(), mean=mean) for mean in (0.0, 5.0)]
+    scales = torch.tensor([0.01, 100.0])
+    policy = getattr(recipes, name)(1, priors, 0.01, horizon=20, replicates=2, noise_scale=scales)
+    for t in range(1, 4):
+        choice = policy.choose(t)
+        policy.learn(Observation(t, choice.arm, torch.zeros(2), choice.why))
+    assert policy.surviving.tolist() == [[True, False], [True, True]]
+    with pytest.raises(ValueError, match="noise_scale"):
+        getattr(recipes, name)(1, priors, 0.01, horizon=20, replicates=3, noise_scale=scales)

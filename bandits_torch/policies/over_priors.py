@@ -26,6 +26,7 @@ from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBoun
 from bandits_torch.domain import Domain
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.hyperparameters import fit_hyperparameters, kernel_inputs, mean_offsets
+from bandits_torch.models.online_model import require_within
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.choices import choices_over
 from bandits_torch.policies.choices.choices import ModelChoices
@@ -246,6 +247,7 @@ class _TestedPriors(UnknownPriorPolicy):
         self.delta, self.xi = validation.probability("delta", delta), xi
         usual = model.noise_variance.sqrt()
         scale = validation.numbers("noise_scale", usual if noise_scale is None else noise_scale, usual)
+        require_within(model.batch_shape, scale.shape, "noise_scale")
         right = bool((scale.isfinite() & (scale > 0)).all())
         validation.require(right, "noise_scale", scale, "finite and > 0")
         self._noise_scale = scale.expand(model.batch_shape)

@@ -83,7 +83,7 @@ def pe_gp_ucb(
     learn = setup.learn_hyperparameters
     if setup.domain is None:
         validation.require(not learn, "learn_hyperparameters", learn, "False over arms: priors are matrices")
-    kind = partial(PriorElimination, delta=delta, noise_scale=noise_scale, xi=xi)
+    kind = partial(PriorElimination, delta=delta, noise_scale=_per_member(noise_scale), xi=xi)
     policy = _over_priors(kind, setup, horizon, delta, width)
     if not learn:
         return policy
@@ -108,7 +108,9 @@ def pe_gp_ts(
 
     Raises ValueError over a ``Domain``.
     """
-    kind = partial(PriorElimination, delta=delta, noise_scale=noise_scale, xi=xi, draws=True, **setup.seeds)
+    kind = partial(
+        PriorElimination, delta=delta, noise_scale=_per_member(noise_scale), xi=xi, draws=True, **setup.seeds
+    )
     return _over_priors(kind, setup, horizon, delta, width)
 
 
@@ -154,7 +156,7 @@ def regret_balancing(
 
     ``xi``: the form of the test's xi_t, ``"two-sided"`` or ``"printed"`` (``RegretBalancing``).
     """
-    kind = partial(RegretBalancing, delta=delta, noise_scale=noise_scale, xi=xi)
+    kind = partial(RegretBalancing, delta=delta, noise_scale=_per_member(noise_scale), xi=xi)
     return _over_priors(kind, setup, horizon, delta, width)
 
 
@@ -304,4 +306,4 @@ def _stationary(kernel: Any) -> RBFKernel | MaternKernel:
 
 def _per_member(value: Number | None) -> Number | None:
     """A value that broadcasts to (S, P): (S,) becomes (S, 1)."""
-    return value.reshape(-1, 1) if isinstance(value, Tensor) and value.dim() else value
+    return value.unsqueeze(-1) if isinstance(value, Tensor) and value.dim() == 1 else value
