@@ -228,7 +228,16 @@ def _unit_of_time(kernel: Kernel) -> float:
     if not (lengths and log_normal and free and all(isinstance(part, known) for part in parts)):
         return 1.0
     logarithms = [math.log2(float(prior.mode)) for prior in priors]
-    return 2.0 ** round(sum(logarithms) / len(logarithms))
+    unit = 2.0 ** round(sum(logarithms) / len(logarithms))
+    rates = [part for part in parts if isinstance(part, ExponentialForgettingKernel)]
+    return unit if all(_fits_unit(part, unit) for part in rates) else 1.0
+
+
+def _fits_unit(part: ExponentialForgettingKernel, unit: float) -> bool:
+    """Whether the rate of forgetting is inside (0, 1) in this unit of time too, with no prior or bounds on it."""
+    bounds = part.raw_forgetting_rate_constraint
+    free = not part._priors and bool((bounds.lower_bound == 0) & (bounds.upper_bound == 1))
+    return free and bool(((1 - part.forgetting_rate) ** unit > _TINY).all())
 
 
 def _rescale_time(kernel: Kernel, factor: float) -> None:

@@ -489,6 +489,19 @@ def test_a_prior_and_a_constraint_given_over_time_are_kept(time_kernel, replicat
     assert kernel.lengthscale.flatten().tolist() == pytest.approx([5.0] * replicates)
 
 
+@pytest.mark.parametrize("prior", [LogNormalPrior(math.log(0.01), 0.01), None])
+def test_a_rate_in_a_product_is_fitted_in_a_unit_that_its_prior_and_its_size_allow(prior):
+    """In units of 4 096 such a rate rounds to 1."""
+    lasting, rate = MaternKernel(nu=1.5).double(), ExponentialForgettingKernel(0.01, prior)
+    lasting.lengthscale = 4_000.0
+    model = model_over(learnable(SpatioTemporalKernel(kernel_of(0.4), lasting * rate), 2), d=3)
+    X = inputs_of(30, over_time=True)
+    model.observe(X, draw_of(SpatioTemporalKernel(kernel_of(0.4), ExponentialForgettingKernel(0.1)), X, 0.01))
+    assert fit_hyperparameters(model, [0]) == [0]
+    learned = model.kernel.time_kernel.kernels[1].forgetting_rate.item()
+    assert learned == pytest.approx(0.01, rel=0.05) if prior else learned > 0.01
+
+
 def test_a_rate_of_a_static_kernel_is_not_learned():
     X = inputs_of(30, over_time=True)
     X[:, -1] *= 1e6  # days in seconds: over the record the rate is not negligible
