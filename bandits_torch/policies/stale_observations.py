@@ -195,6 +195,10 @@ class _Dropping(ForgettingRule):
     def check(self, model: OnlineModel) -> None:
         self._check_empty(model)
 
+    def _over(self, model: OnlineGP) -> Tensor:
+        """Which members hold more than ``capacity``, batch."""
+        return model.num_observations > (math.inf if self.capacity is None else self.capacity)
+
     def _fresh(self) -> dict[str, Any]:
         return {"now": self._zeros.double(), "dropped": torch.zeros_like(self._zeros, dtype=torch.long)}
 
@@ -284,19 +288,16 @@ class StaleObservations(_Dropping):
 
     @torch.no_grad()
     def after(self, model: OnlineModel, clock: int | Tensor) -> bool:
-        """Every ``every`` observations, drop the stale ones."""
+        """Every ``every`` observations, and above the capacity, drop the stale ones."""
         model, due = cast(OnlineGP, model), self.since >= self.every
-        if not bool(due.any()):
+        if not bool((due | self._over(model)).any()):
             return False
         self.since = self.since.masked_fill(due, 0)
         while True:
             bounds = loss_of_oldest(model, self.every, self.now)
             mean, variance = (bound.reshape(due.shape) for bound in bounds)
             lost = torch.maximum(self.mean + mean, self.variance + variance)
-            due = due & (lost <= self.tolerance)
-            if self.capacity is not None:
-                due = due | (model.num_observations > self.capacity)
-            due = due & mean.isfinite()
+            due = ((due & (lost <= self.tolerance)) | self._over(model)) & mean.isfinite()
             if not bool(due.any()):
                 return False
             self.mean = torch.where(due, self.mean + mean, self.mean)
@@ -377,9 +378,7 @@ class WassersteinForgetting(_Dropping):
     def after(self, model: OnlineModel, clock: int | Tensor) -> bool:
         model = cast(OnlineGP, model)
         while True:
-            held = model.num_observations
-            several = held > _FEWEST
-            over = torch.zeros_like(several) if self.capacity is None else held > self.capacity
+            several, over = model.num_observations > _FEWEST, self._over(model)
             if not bool((several & ((self.budget > 1) | over)).any()):
                 return False
             least, row = (part.expand(self.budget.shape) for part in relevance(model, self.now).min(-1))

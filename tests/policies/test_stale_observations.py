@@ -127,7 +127,7 @@ def test_the_number_held_stays_the_same_however_long_it_runs():
 
 
 def test_a_capacity_holds_and_says_what_it_cost():
-    z, y = history(150, "even")
+    z, y = history(155, "even")
     own = model(rate=0.02)
     rule = StaleObservations(1e-6, every=10, capacity=60).begin(own)
     feed(rule, own, z, y)
