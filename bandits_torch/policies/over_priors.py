@@ -624,7 +624,11 @@ class LearnedHyperparameters(WrappingPolicy):
         self.policy.check(observation)
         with torch.no_grad():
             mean, deviation = self.policy.predicted(observation)
-            surprise = (observation.reward.to(mean) - mean).square() / (deviation.square() + self._noise())
+            noise = self._noises()
+            if "prior" in self.policy.needed:
+                noise = noise.gather(-1, observation.why["prior"].unsqueeze(-1))
+            variance = deviation.square() + noise.squeeze(-1)
+            surprise = (observation.reward.to(mean) - mean).square() / variance
         restarts = self.policy.restarts
         self.policy.learn_checked(observation)
         self._seen += 1
@@ -660,13 +664,13 @@ class LearnedHyperparameters(WrappingPolicy):
             self._shortfall.masked_fill_(due, 0.0)
 
     def trace(self) -> dict[str, Tensor | float]:
-        """The policy's trace, the number of refits so far and the noise variance."""
+        """The policy's trace, the number of refits so far and the noise variance, the mean over priors if several."""
         timed: dict[str, Tensor | float] = {} if self.budget is None else {"fit_seconds": self._fit_seconds}
-        return self.policy.trace() | {"refits": self._refits, "noise_variance": self._noise()} | timed
+        return self.policy.trace() | {"refits": self._refits, "noise_variance": self._noises().mean(-1)} | timed
 
-    def _noise(self) -> Tensor:
-        """Noise variance, (S,), the mean over priors if there are several."""
-        return self.model.noise_variance.expand(self.model.batch_shape).reshape(self.replicates, -1).mean(-1)
+    def _noises(self) -> Tensor:
+        """Noise variances, (S, P), or (S, 1) if there is one prior."""
+        return self.model.noise_variance.expand(self.model.batch_shape).reshape(self.replicates, -1)
 
     _since: Tensor  # observations since the last refit, (S,)
     _refits: Tensor  # (S,)

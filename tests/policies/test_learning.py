@@ -232,12 +232,12 @@ def test_a_budget_of_seconds_is_shared_and_counted_and_none_or_plenty_are_the_sa
 
 
 def test_a_reward_is_judged_by_the_prior_that_chose_it_and_not_by_the_one_before():
-    priors = [CandidatePrior(rbf(0.1)), CandidatePrior(rbf(0.1), mean=5.0)]
+    priors = [CandidatePrior(rbf(0.1)), CandidatePrior(rbf(0.1), mean=5.0, noise_variance=9.0)]
     schedule = {"first": 100, "memory": 1}
     policy = recipes.pe_gp_ucb(
         LINE, priors, 0.01, horizon=50, width=1.0, search=QUICK, learn_hyperparameters=schedule
     )
-    for prior, x, reward in ((0, 0.1, 0.0), (1, 0.9, 5.0)):  # each reward as its prior predicts it
+    for prior, x, reward, z in ((0, 0.1, 0.0, 0.0), (1, 0.9, 15.0, 10 / 10**0.5)):
         why = {"prior": torch.tensor([prior]), "width": torch.ones(1).double()}
         policy.learn(Observation(1.0, torch.tensor([[x]]).double(), torch.tensor([reward]).double(), why))
-        assert policy.state_dict()["shortfall"].item() == pytest.approx(-0.5, abs=1e-3)
+        assert policy.state_dict()["shortfall"].item() == pytest.approx(0.5 * (z**2 - 1), abs=1e-2)
