@@ -332,25 +332,31 @@ def fit_hyperparameters(
     Returns the members fitted. A member whose fit fails, or that has fewer than 2 rewards, does not change.
     Cost: O(n^3) a round for n <= ``most`` observations, up to 75 rounds a member; and a rebuild.
 
-    Raises ValueError for another type of model, a kernel that members share, an ``OnlineGP`` whose prior mean is not a
-    ``ConstantMean``, rewards with noise variances of their own, ``members`` out of range, ``most`` that is not an
-    integer >= 1, and ``seconds`` that are not positive. The model is then as before.
+    Raises ValueError for another type of model, a kernel, noise variance or prior mean that members share, an
+    ``OnlineGP`` whose prior mean is not a ``ConstantMean``, rewards with noise variances of their own, ``members`` out
+    of range, ``most`` that is not an integer >= 1, and ``seconds`` that are not positive. The model is then as before.
     """
     validation.instance("model", model, (ArmGP, OnlineGP), "an ArmGP or an OnlineGP")
     validation.positive_integer("most", most)
     if seconds is not None:
         validation.positive("seconds", seconds)
     listed = isinstance(members, Sequence) and all(type(m) is int for m in members)
-    among = listed and all(0 <= m < model.batch_shape.numel() for m in members)
-    validation.require(among, "members", members, f"integers from 0 to {model.batch_shape.numel() - 1}")
+    count = model.batch_shape.numel()
+    among = listed and all(0 <= m < count for m in members)
+    validation.require(among, "members", members, f"integers from 0 to {count - 1}")
     kernel = model.kernel if isinstance(model, OnlineGP) else model.prior.kernel
     expected = "one without transforms: a model from a SingleTaskGP learns by model.refit()"
     validation.require(not isinstance(kernel, TransformedKernel), "model.kernel", kernel, expected)
     if isinstance(model, OnlineGP):
         constant = isinstance(model.prior_mean, ConstantMean)
         validation.require(constant, "model.prior_mean", model.prior_mean, "a ConstantMean, to be learned")
+        numbers = model.noise_variance.numel(), model.prior_mean.constant.numel()
+        expected = f"{count} numbers each, one for each member"
+        validation.require(
+            numbers == (count, count), "model's noise_variance and prior_mean", numbers, expected
+        )
     (model if isinstance(model, OnlineGP) else model.belief).check_one_noise()
-    count, before = model.batch_shape.numel(), copy.deepcopy(kernel.state_dict())
+    before = copy.deepcopy(kernel.state_dict())
     _check_of_members(kernel, count)
     noise = model.noise_variance.expand(model.batch_shape).reshape(count).clone()
     mean = _prior_means(model)

@@ -534,6 +534,10 @@ def test_a_kernel_that_members_share_is_not_fitted_to_one_of_them(kernel):
     with pytest.raises(ValueError, match=r"kernel\.batch_shape must be \(2,\)"):
         fit_hyperparameters(model, [0, 1])
     torch.testing.assert_close(model.marginals(), before, rtol=0, atol=0)
+    points = model_over(learnable(kernel_of(), 2, 2), (2,))
+    points.observe(torch.rand(2, 4, 2).double(), torch.rand(2, 4, 1).double())
+    with pytest.raises(ValueError, match="noise_variance and prior_mean must be 2 numbers each"):
+        fit_hyperparameters(points, [0])
 
 
 @pytest.mark.parametrize("multiple", [False, True])
