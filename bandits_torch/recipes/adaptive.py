@@ -88,6 +88,8 @@ def master_gp_ucb(
     known = isinstance(thresholds, MasterThresholds) or thresholds in ("theory", "calibrated")
     validation.require(known, "thresholds", thresholds, expected)
     validation.positive_integer("horizon", horizon)
+    if noise_scale is not None:
+        validation.positive("noise_scale", noise_scale)
     lam = one_noise(setup)
     bound = torch.as_tensor(checked(validation.non_negative, "rkhs_bound", rkhs_bound))
     # The caller may change the kernel before the base policies are built.

@@ -132,6 +132,10 @@ def test_bases_that_cannot_learn_in_some_replicates_and_thresholds_of_nothing_ar
         ("horizon must be", lambda _: MasterThresholds.theory(0, 0.1)),
         ("delta must be", lambda _: MasterThresholds.theory(9, 0.0)),
         ("delta must be", lambda _: MasterThresholds.theory(9, 2.0)),
+        (
+            "noise_scale must be",
+            lambda _: recipes.master_gp_ucb(3, torch.eye(3), 0.1, horizon=9, noise_scale=torch.ones(2)),
+        ),
     ):
         with pytest.raises(ValueError, match=match):
             call((rho, MasterThresholds(1.0), 3))
