@@ -170,3 +170,15 @@ def test_a_run_of_thompson_sampling_factors_no_matrix(monkeypatch):
     monkeypatch.setattr(torch.linalg, "cholesky", refuse)
     history = run(policy, problem, 50)
     assert float(history.regret[:, -10:].mean()) < float(history.regret[:, :10].mean())
+
+
+def test_a_root_computed_after_observations_changes_as_little_as_the_covariance() -> None:
+    """So a replicate draws the same alone as in a batch, whose sums round otherwise."""
+    roots = []
+    for seed in (0, 1):
+        noise = torch.randn(6, 6, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        model = ArmGP(6, torch.eye(6).double() + 1e-14 * (noise + noise.mT), 0.1, form="covariance")
+        model.observe_arms(torch.tensor(2), torch.tensor(1.0).double())
+        roots.append(model.joint_root()[1])
+    torch.testing.assert_close(roots[0] @ roots[0].mT, model.joint()[1], rtol=0, atol=1e-12)
+    torch.testing.assert_close(*roots, rtol=0, atol=1e-12)

@@ -519,7 +519,11 @@ class CovarianceForm(Form):
         if self.root is None:
             fresh = not self.filled and bool((self._by_prior(self.covariance) == self.prior_covariance).all())
             copies = len(self.covariance) // len(self.prior_covariance)
-            self.root = _root(self.prior_covariance).repeat(copies, 1, 1) if fresh else _root(self.full(0.0))
+            if fresh:
+                self.root = _root(self.prior_covariance).repeat(copies, 1, 1)
+            else:  # the symmetric root: rounding errors may turn the eigenvectors, but change it little
+                own = _root(self.full(0.0))
+                self.root = torch.nn.functional.normalize(own, dim=-1).mT @ own
         return self.root.mT
 
     @property
