@@ -666,7 +666,9 @@ class LearnedHyperparameters(WrappingPolicy):
     def trace(self) -> dict[str, Tensor | float]:
         """The policy's trace, the number of refits so far and the noise variance, the mean over priors if several."""
         timed: dict[str, Tensor | float] = {} if self.budget is None else {"fit_seconds": self._fit_seconds}
-        return self.policy.trace() | {"refits": self._refits, "noise_variance": self._noises().mean(-1)} | timed
+        return (
+            self.policy.trace() | {"refits": self._refits, "noise_variance": self._noises().mean(-1)} | timed
+        )
 
     def _noises(self) -> Tensor:
         """Noise variances, (S, P), or (S, 1) if there is one prior."""

@@ -385,7 +385,9 @@ class WassersteinForgetting(_Dropping):
             due = several & ((1 + least < self.budget) | over)
             if not bool(due.any()):
                 return False
-            left = torch.where(held > _FEWEST + 1, self.budget / (1 + least), 1.0).clamp_min(1.0)
+            left = torch.where(
+                model.num_observations > _FEWEST + 1, self.budget / (1 + least), 1.0
+            ).clamp_min(1.0)
             self.budget = torch.where(due, left, self.budget)
             self.dropped = self.dropped + due
             model.remove(row, where=due)
