@@ -178,7 +178,7 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):
         """
         if observation_noise is not None:
             return super().fantasize(X, sampler, observation_noise, **kwargs)
-        kwargs.pop("propagate_grads", None)  # gradients always propagate
+        kwargs.pop("propagate_grads", None)  # gradients to points always propagate
         if X.shape[-2]:
             return self.condition_on_observations(
                 X, sampler(self.posterior(X, observation_noise=True)), **kwargs

@@ -517,7 +517,7 @@ class CovarianceForm(Form):
         if self.prior.time_kernel is not None:
             return None
         if self.root is None:
-            fresh = not self.filled and bool((self._by_prior(self.covariance) == self.prior_covariance).all())
+            fresh = not bool(self.gain.any())  # nothing has been observed
             copies = len(self.covariance) // len(self.prior_covariance)
             if fresh:
                 self.root = _root(self.prior_covariance).repeat(copies, 1, 1)

@@ -52,8 +52,8 @@ class Arms(Choices):
         right = right and arm.shape == reward.shape == S and arm.dtype == torch.long and reward.is_cpu
         right = right and reward.dtype in _FLOATS and float(reward @ reward) + 0 * time < self._most
         for name in needed:
-            value: Any = observation.why.get(name)
-            right = right and type(value) is Tensor and value.shape == S and not bool(value.isnan().any())
+            value: Any = observation.why.get(name) if right else None
+            right = type(value) is Tensor and value.shape == S and not bool(value.isnan().any())
         if not (right and self._inside(arm) and observation.outcomes is observation.noise_variance is None):
             super().check(observation, *needed)
 
