@@ -29,7 +29,7 @@ _ENOUGH = 1e10  # a local search ends with a round that gains fewer rounding err
 _FADES = 20.0  # number of observations held at which the expected loss at the ends is half
 _LEAST_HELD = 5  # fewest observations of a member whose hyperparameters are refined
 _FAR = 2.0**400  # largest reward in the internal unit; squares of much larger ones overflow
-_LARGEST = 2.0**1000  # largest factor of rewards
+_LARGEST = 2.0**1022  # largest factor of rewards
 
 
 class PointAveraging(Policy):

