@@ -193,9 +193,8 @@ class ModelAveraging(Policy):
         one common unit and origin, which may differ from those of rewards."""
         if not self.model.has_level:
             return self.sharing.weights, *self.members(time)
-        mean, variance = cast(Any, self.model).rewards(
-            self._at(time)
-        )  # whose marginals are lifts, without the level
+        # Its marginals are lifts, without the level.
+        mean, variance = cast(Any, self.model).rewards(self._at(time))
         return self.sharing.weights, mean, variance * self._factors().unsqueeze(-1)
 
     @torch.no_grad()

@@ -167,9 +167,9 @@ class FactorForm(Form):
         known, point = match.any(-1), match.to(torch.uint8).argmax(-1)
         own_row = self.rows.of(arm, self._member)  # K_i: (b, N)
         is_known = known  # whether P_jj is read from P; otherwise it is taken from the column
-        deep, weight = self._deep(now), self._weights(now)
+        weight = self._weights(now)
         if self.blind or not arm.is_cpu or not bool(known.all()):
-            point, is_known = self._open_points(arm, own_row, known, point, now, weight, deep)
+            point, is_known = self._open_points(arm, own_row, known, point, now, weight)
         at, at_point = arm.unsqueeze(-1), point.unsqueeze(-1)
         present = self.prior.present(now)
         weight = weight.scatter(-1, at_point, present.expand(at.shape))
@@ -199,14 +199,7 @@ class FactorForm(Form):
         self._count(point, 1.0, residual, where)
 
     def _open_points(
-        self,
-        arm: Tensor,
-        own_row: Tensor,
-        known: Tensor,
-        point: Tensor,
-        now: float,
-        weight: Tensor,
-        deep: Tensor | None,
+        self, arm: Tensor, own_row: Tensor, known: Tensor, point: Tensor, now: float, weight: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Give ``arm`` a point, with its row of P, in the members in which it is not ``known``; its count stays 0.
 
@@ -218,7 +211,7 @@ class FactorForm(Form):
         point = torch.where(known, point, (~held).to(torch.uint8).argmax(-1))
         at, at_point, old = arm.unsqueeze(-1), point.unsqueeze(-1), known.unsqueeze(-1)
         prior_to_points = own_row.gather(-1, self.point_arm)
-        cross = prior_to_points * weight * held
+        cross, deep = prior_to_points * weight * held, self._deep(now)
         if deep is None:
             row, is_known = self._spread() * self._solve(cross.unsqueeze(-1)).squeeze(-1), known  # P_i = D z
         else:
