@@ -16,12 +16,12 @@ from ax.generation_strategy.transition_criterion import TransitionCriterion
 from torch import Tensor
 
 from bandits_torch import recipes, validation
+from bandits_torch.integrations import RECENT
 from bandits_torch.mixed_points import Axis, Space, policy_over
 from bandits_torch.policies.policy import Observation, Pending, Policy
 
 __all__ = ["BanditNode"]
 _Values = Mapping[str, Any]
-_RECENT = 50  # trials: older failures do not count
 
 
 class BanditNode(ExternalGenerationNode):
@@ -107,7 +107,7 @@ class BanditNode(ExternalGenerationNode):
         if len(experiment.trials) != self._trials:
             self._trials, self._given = len(experiment.trials), set()
         completed: set[tuple[Any, ...]] = set()
-        self._failed, recent = [], sorted(experiment.trials)[-_RECENT:]
+        self._failed, recent = [], sorted(experiment.trials)[-RECENT:]
         other = set(self._given)
         latest = -math.inf
         for index, trial in sorted(experiment.trials.items()):

@@ -16,13 +16,13 @@ from optuna.trial import FrozenTrial, TrialState
 from torch import Tensor
 
 from bandits_torch import recipes, validation
+from bandits_torch.integrations import RECENT
 from bandits_torch.mixed_points import Axis, Space, policy_over
 from bandits_torch.policies.policy import Observation, Pending, Policy
 
 __all__ = ["BanditSampler"]
 _SEEN = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.RUNNING)
 _UNLEARNED = (TrialState.FAIL, TrialState.PRUNED)
-_RECENT = 50  # trials: older failures do not count
 _TIMES = "'number', 'clock' or a function of a trial"
 
 
@@ -132,7 +132,7 @@ class BanditSampler(BaseSampler):
             for one in sorted(trials, key=lambda t: (self._time_of(t), t.number)):
                 self._learn(one, study.direction)
             now = max(self._time_of(trial), self._now)
-            failed = [t for t in every[-_RECENT:] if t.state in _UNLEARNED and t.params]
+            failed = [t for t in every[-RECENT:] if t.state in _UNLEARNED and t.params]
             running = [t for t in trials if t.state == TrialState.RUNNING and t.number != trial.number]
             running = [t for t in running if t.number in self._asked or t.params]
             pending = [Pending(now, self._point(t)) for t in failed + running]

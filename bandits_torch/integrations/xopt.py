@@ -24,6 +24,7 @@ from xopt.generators import generators
 
 from bandits_torch import validation
 from bandits_torch.domain import Domain
+from bandits_torch.integrations import RECENT
 from bandits_torch.policies.moves import CostlyMoves
 from bandits_torch.policies.point_averaging import PointAveraging
 from bandits_torch.policies.policy import Observation, Pending, Policy
@@ -32,7 +33,6 @@ from bandits_torch.state_files import read_state, write_state
 
 __all__ = ["TimeVaryingUCBGenerator"]
 _KIND = "Xopt generator"
-_RECENT = 50  # rows: older failures do not count
 _LEAST_VARIANCE = 1e-12  # of an output, relative to its scale
 
 
@@ -111,7 +111,7 @@ class TimeVaryingUCBGenerator(Generator):
         last = max(times[np.isfinite(times)].tolist(), default=-math.inf)
         shots = 0 if self.data is None else len(self.data)
         now = max(last, time.time() + self.added_time) if self.clock == "time" else float(shots)
-        d, recent = len(self.vocs.variable_names), self._rows[-_RECENT:]
+        d, recent = len(self.vocs.variable_names), self._rows[-RECENT:]
         failed = recent[np.isfinite(recent[:, :d]).all(1) & ~np.isfinite(recent).all(1), :d]
         # Pending for the innermost policy only: ``CostlyMoves`` would move from the last of them.
         with self._models[0].innermost.expecting(now) as expect:
