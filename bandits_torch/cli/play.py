@@ -182,18 +182,15 @@ def _how_long(asked: Race, problem: Problem) -> str:
     plays = f", each once through and once from {len(starts)} starts" if starts else ""
     seconds *= 2 if starts else 1
     size, unit = next(((n, unit) for n, unit in ((3600, "h"), (60, "min")) if seconds > 1.5 * n), (1, "s"))
-    steps = f"{asked.horizon} steps of {_policies(len(asked.policies))}{plays}"
+    steps = f"{asked.horizon} steps of {counted(len(asked.policies), 'policy', 'policies')}{plays}"
     return f"{steps}: about {seconds / size:.2g} {unit}; --horizon plays fewer"
-
-
-def _policies(count: int) -> str:
-    return counted(count, "policy", "policies")
 
 
 def _how_to_go_on(
     interrupt: KeyboardInterrupt, policies: Sequence[str], played: int, folder: RaceFolder, every: int | None
 ) -> str:
-    said, kept = " before the report was written", [f"{_policies(played)} played"] if played else []
+    said = " before the report was written"
+    kept = [f"{counted(played, 'policy', 'policies')} played"] if played else []
     if played < len(policies):
         name = policies[played]
         said = f" in {name}, policy {played + 1} of {len(policies)}"

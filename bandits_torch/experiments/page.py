@@ -219,7 +219,7 @@ def _moment(value: Any) -> str:
 
 def _duration(value: Any) -> str:
     if pd.isna(value) or isinstance(value, float):
-        return "" if pd.isna(value) else _regret(value)
+        return "" if pd.isna(value) else _amount(value)
     days, hours, minutes, seconds = pd.Timedelta(value).components[:4]
     parts = [(days, "d"), (hours, "h"), (minutes, "min"), (seconds, "s")]
     first = next((i for i, (count, _) in enumerate(parts) if count), 3)
@@ -227,7 +227,7 @@ def _duration(value: Any) -> str:
 
 
 def _number(value: float) -> str:
-    return "" if math.isnan(value) else _regret(value)
+    return "" if math.isnan(value) else _amount(value)
 
 
 def _round(value: float) -> str:
@@ -235,7 +235,7 @@ def _round(value: float) -> str:
     return "" if math.isnan(value) else f"{float(f'{value:.2g}'):,.0f}".replace(",", "\u202f")
 
 
-def _regret(value: float) -> str:
+def _amount(value: float) -> str:
     """A whole number without an exponent from 1000 to 1e12, else four digits."""
     written_out = 1000 <= abs(value) < WRITTEN_OUT
     return f"{value:,.0f}".replace(",", "\u202f") if written_out else f"{value:.4g}"
@@ -251,7 +251,7 @@ def _bar(share: float) -> str:
 
 
 _TEMPLATES.filters |= {"moment": _moment, "duration": _duration, "number": _number, "rounded": _round}
-_TEMPLATES.filters |= {"regret": _regret, "percent": _percent, "bar": _bar}
+_TEMPLATES.filters |= {"regret": _amount, "percent": _percent, "bar": _bar}
 
 
 def _draw_intervals(table: pd.DataFrame, figure: Figure) -> None:
