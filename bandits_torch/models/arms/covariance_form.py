@@ -242,6 +242,7 @@ Books = dict[str, list[Tensor]]  # terms of surprise that are added once for man
 FOLD = 32  # rows of W that are folded together
 TWICE_FROM = 1_000  # N from which twice as many are, under drift: a fold then passes over C three times
 WAITS_FROM = 1_000_000  # size of C from which a static prior has W: below, a pass over C is cheaper
+PASSES = 20  # under drift W pays off from a size that is smaller by this factor: without it every step passes thrice
 
 
 class CovarianceForm(Form):
@@ -250,16 +251,16 @@ class CovarianceForm(Form):
     With s = C_ii + lambda, an observation of arm i is m += C_i (y - m_i) / s,  C -= C_i C_i^T / s. Its removal has
     s = lambda - C_ii and the opposite signs. When time passes, m *= a and C = a^2 C + c K (``Form``).
 
-    No N x N matrix changes with time, and with many arms none changes at every observation. Let C_0 be the covariance
-    at the last *fold*, and W the rows C_i / sqrt(s) of the observations and removals since. Then
+    With many arms no N x N matrix changes with time, or at every observation. Let C_0 be the covariance at the last
+    *fold*, and W the rows C_i / sqrt(s) of the observations and removals since. Then
 
         C = a^2 C_0 - W^T D W + e K,
 
     where a^2 and e are for the time since the fold. D is diagonal, with the a^2 for the time since each row's own step,
     and a minus for a removal. A step reads one row of C, O(w N). After w = 32 rows C_0 becomes C (``fold``), by one
     product of matrices in place of 32 passes over C, which are limited by the speed of memory. Under drift over 1 000
-    arms or more w is 64; under a static prior with b N^2 < 10^6 it is 1. The present mean and variance of every arm,
-    (b, N), are stored.
+    arms or more w is 64. With few arms, b N^2 < 10^6 under a static prior and b N^2 < 50 000 under drift, w is 1 and
+    C_0 is C. The present mean and variance of every arm, (b, N), are stored.
 
     Memory O(b N^2) for C_0 and O(q N^2) for K.
 
@@ -304,7 +305,7 @@ class CovarianceForm(Form):
         n, new = self.mean.shape[-1], self.mean.new_zeros
         static = prior.time_kernel is None
         waiting = FOLD if static or n < TWICE_FROM else 2 * FOLD
-        if static and batch * n * n < WAITS_FROM:
+        if batch * n * n < (WAITS_FROM if static else WAITS_FROM // PASSES):
             waiting = 0
         self.waiting, self.filled = max(1, waiting), 0  # ``filled``: rows of W
         self.register_buffer("diagonal", self.prior_variance[:, : n if waiting else 0].clone())
@@ -337,6 +338,10 @@ class CovarianceForm(Form):
     def advance(self, kept: Tensor, gained: Tensor) -> None:
         squared = kept * kept
         self.mean.mul_(kept)
+        if self.waiting == 1:
+            gain = self._by_prior(gained.unsqueeze(-1))
+            self._by_prior(self.covariance.mul_(squared.unsqueeze(-1))).addcmul_(self.prior_covariance, gain)
+            return
         self.diagonal.mul_(squared).addcmul_(self.prior_variance, gained)
         self.gained.mul_(squared).add_(gained)
         self.kept.mul_(squared)
@@ -440,7 +445,10 @@ class CovarianceForm(Form):
         self.mean.addcmul_(unit, innovation, value=sign)
         if self.waiting == 1:
             self.covariance.addcmul_(unit.unsqueeze(-1), unit.unsqueeze(-2), value=-sign)
-            self.write(at, row.unsqueeze(-2))
+            if self.prior.time_kernel is None:
+                self.write(at, row.unsqueeze(-2))
+            else:
+                self.covariance.diagonal(dim1=-2, dim2=-1).scatter_(-1, at, row.gather(-1, at))
             return innovation.squeeze(-1), left
         self.diagonal.addcmul_(unit, unit, value=-sign).scatter_(-1, at, row.gather(-1, at))
         if written is not None:  # update the written rows, and add this one
@@ -620,7 +628,7 @@ class CovarianceForm(Form):
         return torch.where(arm.unsqueeze(-1) == arm.unsqueeze(-2), variance, known)
 
     def full(self, now: float) -> Tensor:
-        if self.prior.time_kernel is None and not self.filled:
+        if self.waiting == 1 or self.prior.time_kernel is None and not self.filled:
             return self.covariance.clone()
         copied = copy.deepcopy(self, {id(one): one for one in self.lasting})
         copied.fold()
