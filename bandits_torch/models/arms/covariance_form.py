@@ -635,9 +635,9 @@ class CovarianceForm(Form):
         return copied.covariance
 
     def _by_prior(self, value: Tensor) -> Tensor:
-        """(b, ...) as (b/q, q, ...), so that it broadcasts against K (q, N, N); (1, ...) as (1, 1, ...)."""
-        q = self.prior_covariance.shape[0] if value.shape[0] > 1 else 1
-        return value.unflatten(0, (-1, q))
+        """(b, ...) as (b/q, q, ...) if it does not broadcast against K (q, N, N) as it is."""
+        q = self.prior_covariance.shape[0]
+        return value if q == 1 or len(value) in (1, q) else value.unflatten(0, (-1, q))
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         incoming = state_dict.get(prefix + "root")
