@@ -216,8 +216,8 @@ class ByKernel(TensorTransform):
 
 
 def _decayed(kernel: ExponentialForgettingKernel, times: Tensor) -> Tensor:
-    """Times in units of the exponential kernel's length, 2 / -log(1 - eps)."""
-    return -0.5 * torch.log1p(-kernel.forgetting_rate.unsqueeze(-1)) * times
+    """Times in units of the exponential kernel's length, 1 / decay."""
+    return kernel.decay.unsqueeze(-1) * times
 
 
 class _SpaceAndTime(TensorTransform):

@@ -91,7 +91,7 @@ class MarkovTimeKernel(TimeKernel):
         if prior is not None:
             if not isinstance(prior, Prior):
                 raise TypeError(f"Expected gpytorch.priors.Prior but got {type(prior).__name__}")
-            self.register_prior(f"{name}_prior", prior, partial(_read, name), partial(_write, name))
+            self.register_prior(f"{name}_prior", prior, partial(value_of, name), partial(set_value, name))
 
 
 def _hyperparameter(name: str, what: str, expected: str) -> Any:
@@ -106,12 +106,14 @@ def _hyperparameter(name: str, what: str, expected: str) -> Any:
     return property(get, put, doc=f"{what}, ``batch_shape x 1``. Can be set.")
 
 
-def _read(name: str, module: Kernel) -> Tensor:
-    return getattr(module, name)
+def value_of(name: str, kernel: Kernel) -> Tensor:
+    """A hyperparameter. For a prior, ``partial(value_of, name)`` can be pickled, unlike GPyTorch's closures."""
+    return getattr(kernel, name)
 
 
-def _write(name: str, module: Kernel, value: Tensor) -> None:
-    setattr(module, name, value)
+def set_value(name: str, kernel: Kernel, value: Tensor) -> None:
+    """Set a hyperparameter to a draw of its prior."""
+    setattr(kernel, name, value)
 
 
 @validation.names_arguments
@@ -150,6 +152,15 @@ class ExponentialForgettingKernel(MarkovTimeKernel):
         validation.require(inside, "forgetting_rate_constraint", constraint, "an interval inside (0, 1)")
         self._register("forgetting_rate", forgetting_rate, constraint, forgetting_rate_prior)
 
+    @property
+    def decay(self) -> Tensor:
+        """-ln(1 - eps) / 2, ``batch_shape x 1``: correlations fall as exp(-decay |t - t'|). Can be set."""
+        return -0.5 * torch.log1p(-self.forgetting_rate)
+
+    @decay.setter
+    def decay(self, value: Tensor) -> None:
+        self.forgetting_rate = -torch.expm1(-2 * value)
+
     def covariance(self, s: Tensor | float, t: Tensor | float) -> Tensor:
         """(1 - eps)^(|s - t| / 2), written as exp(log1p(-eps) |s - t| / 2) so that small rates keep their precision."""
         return torch.exp(0.5 * torch.log1p(-self.forgetting_rate) * elapsed_between(s, t).abs())
@@ -161,7 +172,7 @@ class ExponentialForgettingKernel(MarkovTimeKernel):
 
     def state_space(self) -> StateSpace:
         """A state of one number, for sums and products with other kernels (``state_space_of``)."""
-        return StateSpace.exponential(-0.5 * torch.log1p(-self.forgetting_rate).squeeze(-1))
+        return StateSpace.exponential(self.decay.squeeze(-1))
 
 
 @validation.names_arguments

@@ -42,6 +42,7 @@ from bandits_torch.kernels import (
     WienerKernel,
 )
 from bandits_torch.kernels.composed import check_sees_all, kernel_of_member
+from bandits_torch.kernels.temporal import set_value, value_of
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.inputs import SMALLEST_RATIO
 from bandits_torch.models.online_model import require_within
@@ -170,7 +171,8 @@ def _learnable_time(kernel: Kernel, batch: torch.Size) -> Kernel:
         rate = kernel.forgetting_rate.detach().double().squeeze(-1)
         inside = Interval(_TINY, 1 - _TINY)
         new = ExponentialForgettingKernel(rate.expand(batch), None, inside, batch_shape=batch)
-        new.register_prior("decay_prior", _around(-0.5 * torch.log1p(-rate.mean())), _decay, _set_decay)
+        prior = _around(-0.5 * torch.log1p(-rate.mean()))
+        new.register_prior("decay_prior", prior, partial(value_of, "decay"), partial(set_value, "decay"))
         return new.double()
     if isinstance(kernel, WienerKernel):
         variance = kernel.drift_variance.detach().double().squeeze(-1)
@@ -192,7 +194,7 @@ def _learnable_time(kernel: Kernel, batch: torch.Size) -> Kernel:
     for part, name in _lengths_of_time(new):
         if f"{name}_prior" not in part._priors:
             prior = _around(getattr(part, name).mean(), _SPREAD_OF_TIME)
-            part.register_prior(f"{name}_prior", prior, partial(_value_of, name))
+            part.register_prior(f"{name}_prior", prior, partial(value_of, name))
     return new.requires_grad_(True)
 
 
@@ -212,10 +214,6 @@ def _lengths_of_time(kernel: Kernel) -> list[tuple[Kernel, str]]:
     return lengths
 
 
-def _value_of(name: str, kernel: Kernel) -> Tensor:
-    return getattr(kernel, name)
-
-
 def _unit_of_time(kernel: Kernel) -> float:
     """The unit of time in which a kernel is fitted: a power of 2 near the length-scales and periods that ``learnable``
     was given; 1 if a part of the kernel, a prior or a constraint cannot be rescaled."""
@@ -229,25 +227,14 @@ def _unit_of_time(kernel: Kernel) -> float:
         return 1.0
     logarithms = [math.log2(float(prior.mode)) for prior in priors]
     unit = 2.0 ** round(sum(logarithms) / len(logarithms))
-    rates = [part for part in parts if isinstance(part, ExponentialForgettingKernel)]
-    return unit if all(_fits_unit(part, unit) for part in rates) else 1.0
-
-
-def _fits_unit(part: ExponentialForgettingKernel, unit: float) -> bool:
-    """Whether the rate of forgetting is inside (0, 1) in this unit of time too, with no prior or bounds on it."""
-    bounds = part.raw_forgetting_rate_constraint
-    free = not part._priors and bool((bounds.lower_bound == 0) & (bounds.upper_bound == 1))
-    return free and bool(((1 - part.forgetting_rate) ** unit > _TINY).all())
-
-
-def _rescale_time(kernel: Kernel, factor: float) -> None:
-    """Convert length-scales, periods and rates of a kernel over time, and their priors, to another unit of time."""
-    for part, name in _lengths_of_time(kernel):
-        setattr(part, name, factor * getattr(part, name).detach())
-        _rescale_prior(part, f"{name}_prior", math.log(factor))
-    for part in kernel.modules():
+    for part in parts:
         if isinstance(part, ExponentialForgettingKernel):
-            part.forgetting_rate = -torch.expm1(torch.log1p(-part.forgetting_rate.detach()) / factor)
+            # Its rate must be free, and inside (0, 1) in this unit too.
+            bounds = part.raw_forgetting_rate_constraint
+            free = not part._priors and bool((bounds.lower_bound == 0) & (bounds.upper_bound == 1))
+            if not (free and bool(((1 - part.forgetting_rate) ** unit > _TINY).all())):
+                return 1.0
+    return unit
 
 
 def _around(value: Tensor, spread: float = _SPREAD) -> LogNormalPrior:
@@ -263,15 +250,6 @@ def _anisotropy(kernel: Kernel) -> Tensor:
 
 def _set_anisotropy(kernel: Kernel, value: Tensor) -> None:
     kernel.lengthscale = value * kernel.lengthscale.log().mean(-1, keepdim=True).exp()
-
-
-def _decay(kernel: ExponentialForgettingKernel) -> Tensor:
-    """-ln(1 - eps)/2: correlations fall as exp(-decay |t - t'|)."""
-    return -0.5 * torch.log1p(-kernel.forgetting_rate)
-
-
-def _set_decay(kernel: ExponentialForgettingKernel, value: Tensor) -> None:
-    kernel.forgetting_rate = -torch.expm1(-2 * value)
 
 
 def held_data(model: ArmGP | OnlineGP, member: int) -> tuple[Tensor, Tensor]:
@@ -492,7 +470,12 @@ def _change_units(kernel: Any, scale: Any, square: float, inputs: Tensor | None,
     if inputs is not None:
         _rescale_inputs(scale.base_kernel, inputs)
     if time != 1:
-        _rescale_time(kernel.time_kernel, time)
+        for part, name in _lengths_of_time(kernel.time_kernel):
+            setattr(part, name, time * getattr(part, name).detach())
+            _rescale_prior(part, f"{name}_prior", math.log(time))
+        for part in kernel.time_kernel.modules():
+            if isinstance(part, ExponentialForgettingKernel):
+                part.decay = part.decay.detach() / time
 
 
 def _rescale_prior(kernel: Kernel, name: str, log_factor: Tensor | float) -> None:

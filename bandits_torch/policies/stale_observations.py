@@ -164,7 +164,7 @@ def _over_space(kernel: Kernel, x: Tensor) -> Tensor:
 def _over_time(kernel: Kernel, times: Tensor, now: Tensor) -> Tensor:
     """Integral of k_T(t - t_i) k_T(t - t_j) over t from ``now`` on: a polynomial times exp(-2 decay t)."""
     if isinstance(kernel, ExponentialForgettingKernel):
-        decay = -0.5 * torch.log1p(-kernel.forgetting_rate).squeeze(-1)
+        decay = kernel.decay.squeeze(-1)
     else:
         matern = cast(MaternKernel, kernel)
         decay = math.sqrt(2 * matern.nu) / cast(Tensor, matern.lengthscale)[..., 0, 0]
@@ -368,7 +368,7 @@ class WassersteinForgetting(_Dropping):
     def observed(self, point: Callable[[], Tensor], reward: Tensor, model: OnlineModel) -> None:
         before, time = self._advance(point, model), time_kernel_of(cast(OnlineGP, model))
         if isinstance(time, ExponentialForgettingKernel):  # the same kernel as a Matern-1/2
-            lengthscale = -2 / torch.log1p(-time.forgetting_rate).squeeze(-1)
+            lengthscale = 1 / time.decay.squeeze(-1)
         else:
             lengthscale = cast(Tensor, time.lengthscale)[..., 0, 0]
         growth = (1 + self.alpha) ** ((self.now - before) / lengthscale)

@@ -1,6 +1,7 @@
 """Time kernels and their products with space kernels: values, parameters, GPyTorch's habits."""
 
 import copy
+import math
 import pickle
 import unittest
 
@@ -148,6 +149,13 @@ def test_prior_scores_and_sets_the_parameter(kind, name):
     kernel.sample_from_prior(f"{name}_prior")
     assert 0.2 < getattr(kernel, name).item() < 0.6
     assert getattr(kernel, name).item() != pytest.approx(0.3)
+
+
+def test_correlations_fall_at_the_rate_of_decay():
+    kernel = ExponentialForgettingKernel(0.3)
+    torch.testing.assert_close(kernel.covariance(1.0, 3.0), torch.exp(-2 * kernel.decay))
+    kernel.decay = torch.tensor(0.05, **F64)
+    assert kernel.forgetting_rate.item() == pytest.approx(1 - math.exp(-0.1), rel=1e-12)
 
 
 @pytest.mark.parametrize(("kind", "name"), NAMES)
