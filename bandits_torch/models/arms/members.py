@@ -386,11 +386,10 @@ class RecursiveMembers(MembersOverArms):
         innovation = (residual * scale)[..., None, None]
         if where is not None:
             scale = scale * where
-        g, start = self._seen_at(None), self._origin_of() if self.seen is None else self.seen.start
         row = self._prior_row(arm)
-        learned = self._learned_of(arm, row, g)
+        learned = self._learned_of(arm, row, self._seen_at(None))
         # Not addcmul: it rounds the end of a row differently, and equal arms must have equal values, bit for bit.
-        covariance = self._prior_column(row, start).sub_(learned)
+        covariance = self._prior_column(row).sub_(learned)
         # G^{-1} c / sqrt(v), (S, P, s, n); this row of W has been 0 since the last fold.
         column = self.pending[:, :, turn].transpose(0, 1).addcmul_(covariance, scale[..., None, None])
         over_arms = self._over_arms(column)
@@ -402,26 +401,23 @@ class RecursiveMembers(MembersOverArms):
     def _learned_of(self, arm: Tensor, row: Tensor, g: Tensor) -> Tensor:
         """(R + W^T W) (g (x) e_i) for each replicate's arm i, (S, P, s, n): the reduction of its covariances by
         observations. ``row``: its row of K."""
-        rows = self._rows_at(arm, row)  # (P, S, s, s n)
+        rows, weights = self._held_of(arm, row)
         learned = rows[:, :, 0] * g[:, None, :1]
         for k in range(1, self.states):
             learned.addcmul_(rows[:, :, k], g[:, None, k : k + 1])
         if self.counting is not None:
             learned.mul_(self.counting.unsqueeze(-1))
-        weights = self._pending_at(arm, row) * g[:, None, None]
+        weights = weights * g[:, None, None]
         weights = weights.squeeze(-1) if self.states == 1 else weights.sum(-1)  # (P, S, 24)
         pending = self.pending.flatten(-2).flatten(0, 1)
         learned.flatten(0, 1).unsqueeze(1).baddbmm_(weights.flatten(0, 1).unsqueeze(1), pending)
         return learned.unflatten(-1, (self.states, -1)).transpose(0, 1)
 
-    def _prior_column(self, row: Tensor, start: Tensor) -> Tensor:
-        """Prior covariance of all numbers with the numbers of one arm, weighted by ``start`` (P, s): (S, P, s, n).
-        ``row``: the row of K of that arm."""
+    def _prior_column(self, row: Tensor) -> Tensor:
+        """G^{-1} times the prior covariance of all numbers with an observation of one arm, (S, P, s, n). ``row``: the
+        row of K of that arm."""
+        start = _first_of_inverse(self.frame) if self.seen is None else self.seen.start
         return row.unsqueeze(-2) * start.unsqueeze(-1)
-
-    def _origin_of(self) -> Tensor:
-        """G^{-1} h: (P, s)."""
-        return _first_of_inverse(self.frame)
 
     def seen_in(self, frames: Tensor) -> Seen:
         """``Seen`` of frames (..., P, s, s), for members without cycles and without a level."""
@@ -563,13 +559,11 @@ class RecursiveMembers(MembersOverArms):
         """The row of K of each replicate's arm, (S, P, n)."""
         return self.covariances[self.kernel, arm.unsqueeze(-1)]
 
-    def _rows_at(self, arm: Tensor, row: Tensor) -> Tensor:
-        """Rows of R of each replicate's arm, one for each state: (P, S, s, s n). ``row``: its row of K."""
-        return self.rows.unflatten(2, (self.states, -1))[self._member, self._run, :, arm]
-
-    def _pending_at(self, arm: Tensor, row: Tensor) -> Tensor:
-        """Columns of W of each replicate's arm, (P, S, 24, s). ``row``: its row of K."""
-        return self.pending[self._member, self._run, :, :, arm]
+    def _held_of(self, arm: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows of R of each replicate's arm, one for each state, (P, S, s, s n); and columns of W, (P, S, 24, s).
+        ``row``: its row of K."""
+        rows = self.rows.unflatten(2, (self.states, -1))[self._member, self._run, :, arm]
+        return rows, self.pending[self._member, self._run, :, :, arm]
 
     def _over_arms(self, column: Tensor) -> Tensor:
         """A column (..., n) as values for all arms, (..., N)."""
@@ -733,12 +727,10 @@ class LowRankMembers(ArmMembers):
             waiting = (self.pending[members].squeeze(-2) @ root.mT).square().sum(-2)
             self.reduction[:, members, 0, n:] = ((half * root).sum(-1) + waiting).transpose(0, 1)
 
-    def _rows_at(self, arm: Tensor, row: Tensor) -> Tensor:
+    def _held_of(self, arm: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
         b = row.transpose(0, 1)[:, :, None, :, None]  # (P, S, 1, r, 1)
-        return (self.rows.unflatten(-1, (self.states, -1)) @ b).squeeze(-1).mT
-
-    def _pending_at(self, arm: Tensor, row: Tensor) -> Tensor:
-        return (self.pending @ row.transpose(0, 1)[:, :, None, :, None]).squeeze(-1)
+        rows = (self.rows.unflatten(-1, (self.states, -1)) @ b).squeeze(-1).mT
+        return rows, (self.pending @ b).squeeze(-1)
 
     def _between(self, arms: Tensor) -> Tensor:
         rows = self.covariances[:, arms]

@@ -123,8 +123,9 @@ class CyclicMembers(RecursiveMembers):
     def _seen_at(self, time: Time | None) -> Tensor:
         return self._seen_through(time) * self._frame_at(time).diagonal(dim1=-2, dim2=-1)
 
-    def _origin_of(self) -> Tensor:
-        return self._seen_through(None) / self.frame.diagonal(dim1=-2, dim2=-1)
+    def _prior_column(self, row: Tensor) -> Tensor:
+        start = self._seen_through(None) / self.frame.diagonal(dim1=-2, dim2=-1)
+        return row.unsqueeze(-2) * start.unsqueeze(-1)
 
     def _prior_mean_at(self, time: Time | None) -> Tensor:
         return self.prior_mean + self.waves(time) @ self.profile
@@ -262,11 +263,9 @@ class LevelMembers(RecursiveMembers):
     def _seen_at(self, time: Time | None) -> Tensor:
         return self._frame_at(time)[:, :2].sum(1)
 
-    def _origin_of(self) -> Tensor:
+    def _prior_column(self, row: Tensor) -> Tensor:
         h = self.frame.new_tensor([1.0, 1.0, 0.0])
-        return torch.linalg.solve(self.frame, h.expand(len(self.frame), 3))
-
-    def _prior_column(self, row: Tensor, start: Tensor) -> Tensor:
+        start = torch.linalg.solve(self.frame, h.expand(len(self.frame), 3))
         level = self.level_variance.unsqueeze(-1) * start[:, 1:]
         of_level = level.unsqueeze(-1).expand(*row.shape[:-1], 2, row.shape[-1])
         return torch.cat([(row * start[:, :1]).unsqueeze(-2), of_level], -2)
