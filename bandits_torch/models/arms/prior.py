@@ -35,26 +35,22 @@ class ArmPrior(torch.nn.Module):
         self.kernel = kernel
         self.space_kernel: Kernel
         self.time_kernel: MarkovTimeKernel | None
-        space, over_time = self._split(kernel)
+        space, over_time, own_batch = self._split(kernel)
         held_elsewhere(self, space_kernel=space, time_kernel=over_time)
         self.register_buffer("inputs", inputs_over(arms, kernel))
         self.inputs: Tensor
         self.num_arms = arms.shape[-2]
-        self.batch_shape = torch.broadcast_shapes(self._kernel_batch(), self.inputs.shape[:-2])
+        self.batch_shape = torch.broadcast_shapes(own_batch, self.inputs.shape[:-2])
         self.model_batch_shape = self.batch_shape
         self._last_drift: tuple[tuple[float, float], tuple[Tensor, Tensor]] | None = None
         self._present: tuple[float, Tensor] | None = None
 
-    def _split(self, kernel: Kernel) -> tuple[Kernel, Kernel | None]:
-        """The kernel over arms and the kernel over time."""
+    def _split(self, kernel: Kernel) -> tuple[Kernel, Kernel | None, torch.Size]:
+        """The kernel over arms, the kernel over time, and the batch shape of K."""
         if not isinstance(kernel, SpatioTemporalKernel):
-            return kernel, None
+            return kernel, None, kernel.batch_shape
         check_sees_all(kernel)
-        return kernel.space_kernel, kernel.time_kernel
-
-    def _kernel_batch(self) -> torch.Size:
-        """The batch shape of the kernel over arms."""
-        return self.space_kernel.batch_shape
+        return kernel.space_kernel, kernel.time_kernel, kernel.space_kernel.batch_shape
 
     @property
     def flat_batch(self) -> int:
@@ -216,7 +212,7 @@ class StateSpacePrior(ArmPrior):
     # Each term: the kernel over arms, the kernel over time, and the scales of their product.
     terms: list[tuple[Kernel, Kernel, tuple[ScaleKernel, ...]]]
 
-    def _split(self, kernel: Kernel) -> tuple[Kernel, Kernel | None]:
+    def _split(self, kernel: Kernel) -> tuple[Kernel, Kernel | None, torch.Size]:
         terms = _terms(kernel, ())
         for _, over_time, _ in terms:
             known = has_state_space(over_time)
@@ -225,11 +221,9 @@ class StateSpacePrior(ArmPrior):
         alike = len({over_indices(space) for space, _, _ in terms}) == 1
         expected = "a sum of kernels all over features, or all over indices of arms"
         validation.require(alike, "kernel", kernel, expected)
-        return terms[0][0], terms[0][1] if len(terms) == 1 and not terms[0][2] else kernel
-
-    def _kernel_batch(self) -> torch.Size:
-        parts = [part.batch_shape for space, time, scales in self.terms for part in (space, time, *scales)]
-        return torch.broadcast_shapes(*parts)
+        batches = [part.batch_shape for space, time, scales in terms for part in (space, time, *scales)]
+        over_time = terms[0][1] if len(terms) == 1 and not terms[0][2] else kernel
+        return terms[0][0], over_time, torch.broadcast_shapes(*batches)
 
     def spaces(self) -> list[StateSpace]:
         """The state space of each term, with the batch shape of its kernels."""
@@ -245,10 +239,20 @@ class StateSpacePrior(ArmPrior):
         return self._spaces  # type: ignore[return-value]
 
     def components(self) -> list[tuple[int, Component]]:
-        """Components of the state, of batch (b, 1) or (1, 1), each with the index of its term."""
+        """Components of the state, in float64, each with the index of its term. Their batch is flat, (b, 1), or (1, 1)
+        if all members share them."""
+
+        def flat(value: Tensor, dims: int) -> Tensor:
+            batch, tail = value.shape[: value.dim() - dims], value.shape[value.dim() - dims :]
+            value = value.expand(*self.model_batch_shape, *tail) if batch.numel() > 1 else value
+            return value.double().reshape(-1, 1, *tail)
+
         if self._components is None:
-            found = [(k, part) for k, space in enumerate(self.spaces()) for part in space.components]
-            vars(self)["_components"] = [(k, self._by_members(part)) for k, part in found]
+            vars(self)["_components"] = [
+                (k, replace(part.mapped(flat), measurement=part.measurement.double()))
+                for k, space in enumerate(self.spaces())
+                for part in space.components
+            ]
         return self._components  # type: ignore[return-value]
 
     def step(self, elapsed: float) -> list[Tensor]:
@@ -276,14 +280,19 @@ class StateSpacePrior(ArmPrior):
 
     def in_time(self, arm: Tensor, times: Tensor) -> Tensor:
         """The prior covariance among points (T, b, n) of arms and times: (T, b, n, n)."""
+
+        def over_pairs(value: Tensor, dims: int) -> Tensor:
+            return value[(..., None, None, *[slice(None)] * dims)]  # two more dimensions of the batch
+
         inputs = self._inputs_of(arm)
         apart = (times.unsqueeze(-1) - times.unsqueeze(-2)).double()
         shape = (arm.shape[0], *self.model_batch_shape, arm.shape[-1], arm.shape[-1])
         total = torch.zeros(shape, dtype=inputs.dtype, device=inputs.device)
         with torch.no_grad():
             for (over_arms, _, _), space in zip(self.terms, self.spaces(), strict=True):
-                value = _over_pairs(space, apart.reshape(shape))
-                total += over_arms(inputs, inputs).to_dense() * value.to(inputs)
+                of_pairs = StateSpace(tuple(part.mapped(over_pairs) for part in space.components))
+                value = of_pairs.value(apart.reshape(shape)).to(inputs)
+                total += over_arms(inputs, inputs).to_dense() * value
         return total.reshape(*arm.shape, arm.shape[-1])
 
     def forget_hyperparameters(self) -> None:
@@ -299,16 +308,6 @@ class StateSpacePrior(ArmPrior):
             ]
         return torch.stack(torch.broadcast_tensors(*parts)).sum(0)
 
-    def _by_members(self, part: Component) -> Component:
-        """The component with a flat batch, (b, 1), or (1, 1) if all members share it; float64."""
-
-        def flat(value: Tensor, dims: int) -> Tensor:
-            batch, tail = value.shape[: value.dim() - dims], value.shape[value.dim() - dims :]
-            value = value.expand(*self.model_batch_shape, *tail) if batch.numel() > 1 else value
-            return value.double().reshape(-1, 1, *tail)
-
-        return replace(part.mapped(flat), measurement=part.measurement.double())
-
 
 def _terms(
     kernel: Kernel, scales: tuple[ScaleKernel, ...]
@@ -323,16 +322,6 @@ def _terms(
     validation.require(isinstance(kernel, SpatioTemporalKernel), "kernel", type(kernel).__name__, expected)
     assert isinstance(kernel, SpatioTemporalKernel)
     return [(kernel.space_kernel, kernel.time_kernel, scales)]
-
-
-def _over_pairs(space: StateSpace, apart: Tensor) -> Tensor:
-    """The kernel over time at the differences ``apart``, ``... x batch x n x n``."""
-
-    def aligned(value: Tensor, dims: int) -> Tensor:
-        batch = value.dim() - dims
-        return value.reshape(*value.shape[:batch], 1, 1, *value.shape[batch:])
-
-    return StateSpace(tuple(part.mapped(aligned) for part in space.components)).value(apart)
 
 
 class PriorRows(ResizableState):
