@@ -107,7 +107,9 @@ class ArmBelief(PlainState):
             self.form.keeps_faint_points = self.forgets
         self.observations = ObservationBuffer(b, self.prior_mean.dtype, self.prior_mean.device)
         self.now = None if self.drifts else 0.0
-        self._schedule_checks(b)
+        # Each member is checked for rounding errors separately, so that a replicate does not depend on the others.
+        self._learned, self._next_look = 0, _FIRST_PAUSE
+        self._pauses, self._looks = [_FIRST_PAUSE] * b, [_FIRST_PAUSE] * b
 
     # -- learning --------------------------------------------------------------------------------------
 
@@ -222,13 +224,6 @@ class ArmBelief(PlainState):
             self._change_over_if_cheaper(self.form, self.form.size, int(self.form.rows.used))
 
     # -- rounding errors -------------------------------------------------------------------------------
-
-    # Each member is checked separately, so that a replicate does not depend on the others.
-
-    def _schedule_checks(self, b: int) -> None:
-        """The first checks of b members that have learned nothing."""
-        self._learned, self._pauses, self._looks = 0, [_FIRST_PAUSE] * b, [_FIRST_PAUSE] * b
-        self._next_look = _FIRST_PAUSE
 
     def _mend(self, time: float, look: list[bool]) -> None:
         """Rebuild the members whose rounding errors have grown and check them sooner next time; others later.

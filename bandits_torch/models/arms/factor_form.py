@@ -427,7 +427,19 @@ class FactorForm(Form):
         O(n^3 + n^2 N) for a member that is rebuilt. Waits for the device. ``total``: sums of residuals of each point,
         (b, n); ``squares``: sums of all squared residuals, (b,); ``count`` is not used.
         """
-        drifted = ((self._drifted(now) | self.suspect) & look).nonzero().flatten().tolist()
+        held = self.point_count > 0  # free points hold leftover values, perhaps NaN
+        both = held.unsqueeze(-1) & held.unsqueeze(-2)
+        K, C = (torch.where(both, value, 0.0) for value in (self.prior_covariance, self.covariance))
+        point, weight = self.point_count.argmax(-1), self.point_count / self.noise_variance
+        error = column_error(K[self._member, point], K, C[self._member, point], C, weight).abs().amax(-1)
+        sums = torch.where(held, self.point_total, 0.0)
+        smoothed = (C @ sums.unsqueeze(-1)).squeeze(-1) / self.noise_variance
+        off = self.mean.gather(-1, self.point_arm) - smoothed  # an error only at points of the present time
+        current = held if self.prior.time_kernel is None else held & (self.point_time == now)
+        off = torch.where(current, off, 0.0).abs().amax(-1)
+        largest = self.prior_variance.amax(-1) * self.prior.present(now).squeeze(-1)
+        wrong = is_off(error, off, largest, self.mean)
+        drifted = ((wrong | self.suspect) & look).nonzero().flatten().tolist()
         self.suspect &= ~look
         self.removed[drifted] = 0.0
         for m in drifted:
@@ -451,21 +463,6 @@ class FactorForm(Form):
         self.covariance[m] = 0.0
         self.covariance[m, held.unsqueeze(-1), held] = exact.among()[1]
         return exact, held
-
-    def _drifted(self, now: float) -> Tensor:
-        """Whether the rounding errors of each member exceed the tolerance, (b,)."""
-        held = self.point_count > 0  # free points hold leftover values, perhaps NaN
-        both = held.unsqueeze(-1) & held.unsqueeze(-2)
-        K, C = (torch.where(both, value, 0.0) for value in (self.prior_covariance, self.covariance))
-        point, weight = self.point_count.argmax(-1), self.point_count / self.noise_variance
-        error = column_error(K[self._member, point], K, C[self._member, point], C, weight).abs().amax(-1)
-        total = torch.where(held, self.point_total, 0.0)
-        smoothed = (C @ total.unsqueeze(-1)).squeeze(-1) / self.noise_variance
-        off = self.mean.gather(-1, self.point_arm) - smoothed  # an error only at points of the present time
-        current = held if self.prior.time_kernel is None else held & (self.point_time == now)
-        off = torch.where(current, off, 0.0).abs().amax(-1)
-        present = self.prior.present(now).squeeze(-1)
-        return is_off(error, off, self.prior_variance.amax(-1) * present, self.mean)
 
     # -- predicting ------------------------------------------------------------------------------------
 
