@@ -357,7 +357,15 @@ class PathwiseThompsonSampling:
         if root is not None:
             fits = validation.tensor("root", root).dim() == 2 and root.shape[0] == model.num_arms
             validation.shape_is("root", root, fits, f"({model.num_arms}, r)")
-        self.root = self._make_root(model.prior, features) if root is None else root
+            self.root = root
+        elif model.num_arms <= _EXACT_UP_TO:
+            values, vectors = torch.linalg.eigh(model.prior.matrix()[0])
+            kept = values > 1e-14 * values[-1]
+            self.root = vectors[:, kept] * values[kept].sqrt()
+        else:
+            inputs = model.prior.inputs
+            with manual_seed(int(torch.randint(2**62, (), generator=self._generator))):
+                self.root = _features(model.prior.space_kernel, inputs.shape[-1], features, inputs)(inputs)
 
     def __call__(
         self, model: ArmGP, width: float | Tensor | Width = 1.0, time: float | None = None
@@ -441,14 +449,6 @@ class PathwiseThompsonSampling:
         one, two = torch.broadcast_tensors(s, other)
         value = prior.time_kernel.covariance(one.reshape(-1), two.reshape(-1)).reshape(one.shape)
         return value.to(prior.inputs.dtype)
-
-    def _make_root(self, prior: ArmPrior, features: int) -> Tensor:
-        if prior.num_arms <= _EXACT_UP_TO:
-            values, vectors = torch.linalg.eigh(prior.matrix()[0])
-            kept = values > 1e-14 * values[-1]
-            return vectors[:, kept] * values[kept].sqrt()
-        with manual_seed(int(torch.randint(2**62, (), generator=self._generator))):
-            return _features(prior.space_kernel, prior.inputs.shape[-1], features, prior.inputs)(prior.inputs)
 
     def _normal(self, *shape: int) -> Tensor:
         return torch.randn(*shape, generator=self._generator, dtype=torch.float64)

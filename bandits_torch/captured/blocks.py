@@ -214,14 +214,6 @@ def index_block(
     return {"width": used_width if at.dim() else used_width[:, 0].clone()} if bounds else {}
 
 
-def _averages_in_a_loop(steps: AveragingSteps) -> bool:
-    """Whether ``averaging_block`` can play these steps, once units are known."""
-    policy = steps.policy
-    over_arms = all(type(part) in (ArmMembers, SmoothMembers) for part in steps.parts)
-    kinds = type(policy.scale), type(policy.sharing), policy.model.noise_variance.dtype
-    return over_arms and policy.looks is not None and kinds == (MemberScale, FixedShare, torch.float64)
-
-
 def averaging_block(
     steps: Any, given: Given, from_problem: tuple[Any, ...], written: tuple[Tensor, ...]
 ) -> Given | None:
@@ -286,7 +278,11 @@ def compiled_blocks(steps: CapturedSteps, device: torch.device) -> CompiledBlock
     if device.type != "cpu" or find_spec("numba") is None:
         return None
     if isinstance(steps, AveragingSteps):
-        return CompiledBlocks(steps, averaging_block, PENDING) if _averages_in_a_loop(steps) else None
+        policy = steps.policy
+        over_arms = all(type(part) in (ArmMembers, SmoothMembers) for part in steps.parts)
+        kinds = type(policy.scale), type(policy.sharing), policy.model.noise_variance.dtype
+        known = over_arms and policy.looks is not None and kinds == (MemberScale, FixedShare, torch.float64)
+        return CompiledBlocks(steps, averaging_block, PENDING) if known else None
     # 256, because the first pass over C reads it from memory, once a block
     by_index = isinstance(steps, IndexSteps) and not steps.by_mask
     return CompiledBlocks(steps, index_block, 256) if by_index else None

@@ -158,23 +158,18 @@ class IndexSteps(CapturedSteps):
         if acquisition is ThompsonSampling and model.drifts:
             raise refused("ThompsonSampling", "under drift every step factors an N x N covariance")
         self.policy, self.model, self.belief, self.rule = policy, model, model.belief, rule
-        self._check_width()
+        width, belief = policy.width, cast(Any, self.belief)
+        if width is not None:  # one that reads the observations, stored only after a block, is refused
+            held, belief.observations = belief.observations, _NotStored(type(width).__name__)
+            try:
+                width.at(policy.clock + 1, model)
+            finally:
+                belief.observations = held
         self.samples = acquisition is ThompsonSampling
         self.improves = cast(Improvement, acquisition) if improves else None
-        self.by_mask = type(self.rule) is EventTriggeredRestart
-        self.window = self.rule.window if isinstance(self.rule, SlidingWindow) else None
-        self.interval = self.rule.interval if isinstance(self.rule, PeriodicRestart) else None
-
-    def _check_width(self) -> None:
-        """Refuse a width that reads the observations, which are stored only after a block: it is evaluated without."""
-        width, belief = self.policy.width, cast(Any, self.belief)
-        if width is None:
-            return
-        held, belief.observations = belief.observations, _NotStored(type(width).__name__)
-        try:
-            width.at(self.policy.clock + 1, self.model)
-        finally:
-            belief.observations = held
+        self.by_mask = type(rule) is EventTriggeredRestart
+        self.window = rule.window if isinstance(rule, SlidingWindow) else None
+        self.interval = rule.interval if isinstance(rule, PeriodicRestart) else None
 
     # -- between blocks --------------------------------------------------------------------------------
 
