@@ -628,7 +628,7 @@ class CovarianceForm(Form):
         return torch.where(arm.unsqueeze(-1) == arm.unsqueeze(-2), variance, known)
 
     def full(self, now: float) -> Tensor:
-        if self.waiting == 1 or self.prior.time_kernel is None and not self.filled:
+        if self.waiting == 1 or (self.prior.time_kernel is None and not self.filled):
             return self.covariance.clone()
         copied = copy.deepcopy(self, {id(one): one for one in self.lasting})
         copied.fold()
