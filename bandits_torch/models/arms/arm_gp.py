@@ -441,17 +441,12 @@ class ArmGP(ArmModel):
 
     # -- copies ----------------------------------------------------------------------------------------
 
-    def expand(self, batch_shape: torch.Size) -> ArmGP:
-        """A copy with batch shape ``batch_shape``; every member of the copy has learned what its original has."""
-        wide = torch.Size(batch_shape)
-        members = torch.arange(self.batch_shape.numel(), device=self.arms.device)
-        source = inputs.flat("batch_shape", members.reshape(self.batch_shape), wide)
-        model = copy.deepcopy(self)
-        model.batch_shape, model._candidates = wide, None
-        model.noise_variance = self.noise_variance.expand(wide).clone()
-        model.prior.fill(model.batch_shape)
-        model.belief.widen(source)
-        return model
+    def widen(self, batch_shape: torch.Size) -> None:
+        members = torch.arange(self.batch_shape.numel(), device=self.arms.device).reshape(self.batch_shape)
+        super().widen(batch_shape)
+        self.noise_variance = self.noise_variance.expand(batch_shape).clone()
+        self.prior.fill(batch_shape)
+        self.belief.widen(members.expand(batch_shape).flatten())
 
     def with_arms(self, arms: Tensor, prior_mean: float | Tensor | None = None) -> ArmGP:
         """A model that also has these arms, with indices from N on; it equals one built with all arms.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Self
@@ -14,7 +15,7 @@ from bandits_torch import validation
 from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.prior import prior_over
 from bandits_torch.models.cholesky import batched_cholesky
-from bandits_torch.models.online_model import OnlineModel, broadcast, with_time
+from bandits_torch.models.online_model import OnlineModel, broadcast, require_within, with_time
 
 
 class ArmModel(OnlineModel):
@@ -89,6 +90,18 @@ class ArmModel(OnlineModel):
         """Take what ``small`` has learned, a model built like this one over the first of these arms. Raises ValueError
         if its state does not determine that."""
         raise ValueError(f"model must be one that can take up more arms, got {type(self).__name__}")
+
+    def expand(self, batch_shape: torch.Size) -> Self:
+        """A copy of shape ``batch_shape`` whose members have learned what their originals have. Raises ValueError for a
+        shape to which the model's does not broadcast."""
+        model = copy.deepcopy(self)
+        model.widen(torch.Size(batch_shape))
+        return model
+
+    def widen(self, batch_shape: torch.Size) -> None:
+        """Change this model as ``expand`` changes its copy."""
+        require_within(batch_shape, self.batch_shape, "the model's batch shape")
+        self.batch_shape, self._candidates = batch_shape, None
 
     def candidates(self, time: float | None = None) -> Tensor:
         """Inputs of all arms (at ``time``, under drift): ``N x 1 x d``, with a 1 for each batch dimension after N.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from typing import Any, NamedTuple, Self
 
@@ -15,7 +14,7 @@ from bandits_torch import validation
 from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.arm_model import ArmModel
-from bandits_torch.models.online_model import joint_posterior, require_within
+from bandits_torch.models.online_model import joint_posterior
 
 MOST = 0.75  # share of arms pulled above which the regression includes all arms, which needs no copies
 
@@ -294,17 +293,12 @@ class WeightedGP(ArmModel):
         self.count = small.count.clone()
         self._belief = self._gain = None
 
-    def expand(self, batch_shape: torch.Size) -> WeightedGP:
-        """A copy of batch shape ``batch_shape``. Raises ValueError unless the model's broadcasts to it."""
-        require_within(torch.Size(batch_shape), self.batch_shape, "the model's batch shape")
-        model = copy.deepcopy(self)
-        model.batch_shape, model._candidates = torch.Size(batch_shape), None
-        model._belief = model._gain = None
-        for name in ("weight", "square", "reward"):
-            setattr(model, name, getattr(self, name).expand(*batch_shape, self.num_arms).clone())
-        model.prior_mean = self.prior_mean.expand(*batch_shape, self.num_arms).clone()
-        model.count = self.count.expand(batch_shape).clone()
-        return model
+    def widen(self, batch_shape: torch.Size) -> None:
+        super().widen(batch_shape)
+        self._belief = self._gain = None
+        for name in ("weight", "square", "reward", "prior_mean"):
+            setattr(self, name, getattr(self, name).expand(*batch_shape, self.num_arms).clone())
+        self.count = self.count.expand(batch_shape).clone()
 
 
 def _at(values: Tensor, arm: Tensor | None) -> Tensor:

@@ -17,7 +17,7 @@ from bandits_torch import validation
 from bandits_torch.kernels.arms import over_indices
 from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.arm_model import ArmModel
-from bandits_torch.models.online_model import MarginalPosterior, joint_posterior, noise_added, require_within
+from bandits_torch.models.online_model import MarginalPosterior, joint_posterior, noise_added
 from bandits_torch.models.sketch.embedding import LeverageSampling
 from bandits_torch.models.sketch.sketch import Sketch
 from bandits_torch.streams import ReplicateStreams
@@ -284,17 +284,10 @@ class SketchedGP(ArmModel):
         validation.require(self.prior_mean.dim() == 0, "prior_mean", self.prior_mean, expected)
         return OffArms(self)
 
-    def expand(self, batch_shape: torch.Size) -> SketchedGP:
-        """A copy of shape ``batch_shape`` whose members have learned what their originals had.
-
-        Raises ValueError for a shape to which the model's does not broadcast.
-        """
-        require_within(torch.Size(batch_shape), self.batch_shape, "the model's batch shape")
-        order = torch.arange(self.batch_shape.numel()).reshape(self.batch_shape).expand(batch_shape)
-        model = copy.deepcopy(self)
-        model._hold([copy.deepcopy(self.sketches[k]) for k in order.reshape(-1).tolist()])
-        model.batch_shape, model._candidates = torch.Size(batch_shape), None
-        return model
+    def widen(self, batch_shape: torch.Size) -> None:
+        order = torch.arange(self.batch_shape.numel()).reshape(self.batch_shape)
+        super().widen(batch_shape)
+        self._hold([copy.deepcopy(self.sketches[k]) for k in order.expand(batch_shape).flatten().tolist()])
 
     def _load_from_state_dict(self, *args: Any) -> None:
         super()._load_from_state_dict(*args)
