@@ -12,7 +12,7 @@ from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.means import ConstantMean, LinearMean
 
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel, WienerKernel
-from bandits_torch.models.points import online_gp
+from bandits_torch.models.points import growing_cholesky
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.state import differing
 from tests.fuzz.living import state_of
@@ -428,7 +428,7 @@ def test_the_same_rows_counted_from_a_start_are_not_refused(start):
 
 def blocks_that_fail(monkeypatch):
     """From now on several rows cannot be learned as one block. Returns the list of the blocks that are tried."""
-    learned, blocks = online_gp.new_rows, []
+    learned, blocks = growing_cholesky.new_rows, []
 
     def new_rows(prior, data, X, *more):
         if X.shape[-2] > 1:
@@ -436,7 +436,7 @@ def blocks_that_fail(monkeypatch):
             raise torch.linalg.LinAlgError("as LAPACK finds")
         return learned(prior, data, X, *more)
 
-    monkeypatch.setattr(online_gp, "new_rows", new_rows)
+    monkeypatch.setattr(growing_cholesky, "new_rows", new_rows)
     return blocks
 
 

@@ -7,7 +7,7 @@ Then mean(x) = m(x) + V^T z and cov(x, x') = k(x, x') - V^T V' (Rasmussen & Will
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from math import prod
 from typing import Any
@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from bandits_torch import validation
+from bandits_torch.models.arms.inputs import SMALLEST_RATIO, SMALLEST_SPREAD
 from bandits_torch.models.cholesky import bordered, remove_row, solve_lower
 from bandits_torch.models.online_model import ResizableState
 
@@ -81,6 +82,38 @@ class GaussianPrior:
         x = x.expand(*batch, *x.shape[-2:])
         with lazily_evaluate_kernels(False):
             return to_dense(self.kernel(x, diag=True)).to(self.noise_variance)
+
+    def check_spread(self, x: Tensor) -> float:
+        """The smallest ratio of noise to prior variance at inputs X. Raises ValueError if rounding would destroy an
+        observation. 1, without a check, off the CPU and for a stationary kernel, whose ratio is the same everywhere."""
+        if self.kernel.is_stationary or not x.is_cpu or x.shape[-2] == 0:
+            return 1.0
+        with torch.no_grad():
+            prior = self.variance(x)
+        least, ratio = SMALLEST_SPREAD[prior.dtype], float((self.noise_variance.unsqueeze(-1) / prior).min())
+        expected = (
+            f"where noise_variance is at least {least:g} of the prior variance (it is {ratio:.1e} of it): a kernel "
+            "whose variance grows needs a start near the first observation"
+        )
+        validation.require(not ratio < least, "X", x, expected)
+        return ratio
+
+
+def rows_to_add(
+    prior: GaussianPrior, data: GrowingCholesky, X: Tensor, Y: Tensor, *more: Tensor | None
+) -> Iterator[Rows]:
+    """``new_rows`` of these arguments as one block; one row at a time if the noise is so small that rounding makes
+    their joint matrix indefinite. The caller adds each to ``data`` before it asks for the next."""
+    try:
+        yield new_rows(prior, data, X, Y, *more)
+        return
+    except torch.linalg.LinAlgError:
+        if prior.check_spread(X) >= SMALLEST_RATIO[Y.dtype]:
+            raise  # the kernel is not positive semi-definite
+    for k in range(X.shape[-2]):  # this cannot fail: L_ii^2 is at least the noise
+        one = slice(k, k + 1)
+        own = (None if part is None else part[..., one] for part in more)
+        yield new_rows(prior, data, X[..., one, :], Y[..., one], *own)
 
 
 def new_rows(

@@ -19,13 +19,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.kernels import PeriodKernel, SpatioTemporalKernel
-from bandits_torch.models.arms.inputs import (
-    SMALLEST_RATIO,
-    SMALLEST_SPREAD,
-    check_ratio,
-    noise_over,
-    takes_columns,
-)
+from bandits_torch.models.arms.inputs import SMALLEST_RATIO, check_ratio, noise_over, takes_columns
 from bandits_torch.models.online_model import (
     MarginalPosterior,
     OnlineModel,
@@ -41,8 +35,8 @@ from bandits_torch.models.points.growing_cholesky import (
     GaussianPrior,
     GrowingCholesky,
     Rows,
-    new_rows,
     predict,
+    rows_to_add,
 )
 
 
@@ -290,14 +284,14 @@ class OnlineGP(OnlineModel):
         where = self._mask(where)
         if self._without_pending is None:
             self._check_follows()
-        self._check_spread(X)
+        self.prior.check_spread(X)
         held = None if where is None else where.unsqueeze(-1).expand(*where.shape, X.shape[-2])
         with torch.no_grad():
             self.data.make_room(X.shape[-2])
             self.data.widen(X.shape[:-2])
             if where is not None:
                 self.data.widen(where.shape)
-            for new in self._new_rows(X, Y, held):
+            for new in rows_to_add(self.prior, self.data, X, Y, held):
                 self.data.append(new)
             self.data.ragged |= where is not None
             if self._without_pending is None:
@@ -319,38 +313,6 @@ class OnlineGP(OnlineModel):
     def expect(self, X: Tensor) -> None:
         """See ``OnlineModel``; X may be at any time. O(t^2)."""
         super().expect(X)
-
-    def _new_rows(
-        self, X: Tensor, Y: Tensor, held: Tensor | None, noise: Tensor | None = None
-    ) -> Iterator[Rows]:
-        """The rows that observations add, as one block; one row at a time if the noise is so small that rounding makes
-        their joint matrix indefinite. The caller appends each before it asks for the next."""
-        try:
-            yield new_rows(self.prior, self.data, X, Y, held, noise)
-            return
-        except torch.linalg.LinAlgError:
-            if self._check_spread(X) >= SMALLEST_RATIO[Y.dtype]:
-                raise  # the kernel is not positive semi-definite
-        for k in range(X.shape[-2]):  # this cannot fail: L_ii^2 is at least the noise
-            one = slice(k, k + 1)
-            own = (None if part is None else part[..., one] for part in (held, noise))
-            yield new_rows(self.prior, self.data, X[..., one, :], Y[..., one], *own)
-
-    def _check_spread(self, X: Tensor, noise_variance: Tensor | None = None) -> float:
-        """The smallest ratio of noise to prior variance at X. Raises ValueError if rounding would destroy an
-        observation. 1, without a check, off the CPU and for a stationary kernel, which the constructor checked."""
-        if self.kernel.is_stationary or not X.is_cpu or X.shape[-2] == 0:
-            return 1.0
-        with torch.no_grad():
-            prior = self.prior.variance(X)
-        noise = self.noise_variance if noise_variance is None else noise_variance
-        least, ratio = SMALLEST_SPREAD[prior.dtype], float((noise.unsqueeze(-1) / prior).min())
-        expected = (
-            f"where noise_variance is at least {least:g} of the prior variance (it is {ratio:.1e} of it): a kernel "
-            "whose variance grows needs a start near the first observation"
-        )
-        validation.require(not ratio < least, "X", X, expected)
-        return ratio
 
     def forget(self, count: int = 1, where: Tensor | None = None) -> None:
         """Remove the ``count`` oldest observations exactly and in place. O(t^2) each.
@@ -430,7 +392,7 @@ class OnlineGP(OnlineModel):
         """
         _points_and_targets(X, Y, self.batch_shape, self.data)
         check_held(held, self.batch_shape, X.shape[-2])
-        self._check_spread(X)
+        self.prior.check_spread(X)
         self.reset(held.any(-1))
         for k in range(X.shape[-2]):
             self.observe(X[..., k : k + 1, :], Y[..., k : k + 1, :], where=held[..., k])
@@ -445,7 +407,7 @@ class OnlineGP(OnlineModel):
             X, Y, held = rows.inputs.clone(), rows.targets.clone(), rows.held.clone()
             self.data.size = 0
             try:
-                for new in self._new_rows(X, Y, held):
+                for new in rows_to_add(self.prior, self.data, X, Y, held):
                     self.data.append(new)
             except (torch.linalg.LinAlgError, ValueError):
                 self.data.size = size  # nothing is written yet
@@ -468,7 +430,7 @@ class OnlineGP(OnlineModel):
             validation.shape_is(both, new, fits, f"{tuple(present.shape)}, as the model's")
         noise_variance = noise_variance.to(self.noise_variance).reshape(self.noise_variance.shape)
         check_ratio(noise_variance, self._variance_at_origin())
-        self._check_spread(self.data.rows().inputs, noise_variance)
+        GaussianPrior(self.kernel, self.prior_mean, noise_variance).check_spread(self.data.rows().inputs)
         validation.rewards("prior_mean", prior_mean, self.data.targets.dtype)
         for present, new in changes:
             present.copy_(new.reshape(present.shape))
@@ -503,7 +465,7 @@ class OnlineGP(OnlineModel):
             validation.tensor(name, value)
         wide = broadcast("X, Y and the model", X.shape[:-2], Y.shape[:-2], self.batch_shape)
         X, Y = _points_and_targets(X, Y, wide, self.data)
-        self._check_spread(X)
+        self.prior.check_spread(X)
         model, noise = self.expand(wide), kwargs.get("noise")
         if noise is not None:
             noise = validation.own_noise(validation.tensor("noise", noise).to(Y), "noise")
@@ -511,7 +473,7 @@ class OnlineGP(OnlineModel):
             expected = f"batch x {X.shape[-2]} x 1, batch broadcasting to {tuple(wide)}"
             validation.shape_is("noise", noise, fits, expected)
             noise, model.data.own_noise = noise.squeeze(-1), True
-        for new in model._new_rows(X, Y, None, noise):
+        for new in rows_to_add(model.prior, model.data, X, Y, None, noise):
             model.data.join(new)
         return model
 
