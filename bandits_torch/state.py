@@ -76,7 +76,10 @@ class HasState:
         """Set the initial values, but not the parts. The constructor must call it."""
         names = sorted(map(_key, (*self.state_names, *self._parts)))
         validation.require(len(set(names)) == len(names), "names of the state", names, "different without _")
-        for name, value in self._fresh().items():
+        self._put(self._fresh())
+
+    def _put(self, values: Mapping[str, Any]) -> None:
+        for name, value in values.items():
             setattr(self, name, value)
         self.state_changed()
 
@@ -133,9 +136,7 @@ class HasState:
     def _take_state(self, state: Mapping[str, Any]) -> None:
         for part, own, _ in self._with_states(state, "state"):
             part.load_state_dict(own)
-        for name in self.state_names:
-            setattr(self, name, copied(state[_key(name)]))
-        self.state_changed()
+        self._put({name: copied(state[_key(name)]) for name in self.state_names})
 
     def grow_from(self, small: Any) -> None:
         """Take over what ``small`` learned, an object built like this one over the first of its arms. New arms start as
@@ -174,9 +175,7 @@ class HasState:
 
     def undo(self, where: Tensor, before: Mapping[str, Tensor]) -> None:
         """Return to ``before``, an earlier ``snapshot``, in the replicates with ``where`` (S,) True."""
-        for name, was in before.items():
-            setattr(self, name, _restored(getattr(self, name), was, where))
-        self.state_changed()
+        self._put({name: _restored(getattr(self, name), was, where) for name, was in before.items()})
 
     @contextmanager
     def put_aside(self, names: Iterable[str] | None = None) -> Iterator[None]:
@@ -189,14 +188,10 @@ class HasState:
             for part in _leaves([getattr(self, name) for name in names if name in self._parts]):
                 stack.enter_context(getattr(part, "put_aside", getattr(part, "provisional", nullcontext))())
             try:
-                for name, value in kept.items():
-                    setattr(self, name, copied(value))
-                self.state_changed()
+                self._put({name: copied(value) for name, value in kept.items()})
                 yield
             finally:
-                for name, value in kept.items():
-                    setattr(self, name, value)
-                self.state_changed()
+                self._put(kept)
 
     def _check_has(self, state: Any, where: str) -> None:
         validation.instance(where, state, Mapping, f"the state of a {type(self).__name__}")
