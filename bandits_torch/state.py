@@ -253,6 +253,11 @@ def copied(value: Any) -> Any:
     return value
 
 
+def writes(tensor: Tensor) -> int:
+    """How often the tensor's memory was written to: PyTorch's own count, for which it has no public name."""
+    return tensor._version
+
+
 def differing(one: Any, other: Any, where: str = "state") -> list[str]:
     """Places at which two states differ in any bit; NaN equals NaN."""
     if isinstance(one, Mapping) and isinstance(other, Mapping) and one.keys() == other.keys():

@@ -20,6 +20,7 @@ from bandits_torch.domain import Domain
 from bandits_torch.models.candidate_priors import CandidatePrior
 from bandits_torch.models.outcome_constraint import OutcomeConstraint
 from bandits_torch.problems.periods import Cycles
+from bandits_torch.state import writes
 from bandits_torch.streams import ReplicateStreams
 
 
@@ -132,7 +133,7 @@ class Problem(ABC):
         was written to since the last score."""
         both = self.expected_rewards(step), mask_of(available)
         seen = [
-            one if one is None else (one.data_ptr(), one.stride(), one.shape, one._version) for one in both
+            one if one is None else (one.data_ptr(), one.stride(), one.shape, writes(one)) for one in both
         ]
         if self._scored is None or self._scored[0] != seen:
             validation.of_shape("expected_rewards", both[0], (self.replicates, self.num_arms))

@@ -24,6 +24,7 @@ from bandits_torch import validation
 from bandits_torch.models.arms.inputs import SMALLEST_RATIO, SMALLEST_SPREAD
 from bandits_torch.models.cholesky import bordered, remove_row, solve_lower
 from bandits_torch.models.online_model import ResizableState
+from bandits_torch.state import writes
 
 
 def fold(X: Tensor, factor_shape: tuple[int, ...]) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
@@ -213,7 +214,7 @@ class PaddedFactor:
     def holds(self, upper: Tensor, size: int) -> bool:
         """Whether the copy is up to date: made of these rows of this buffer, unchanged since."""
         same = self.solid.shape[-1] > 0 and self._upper is upper
-        return same and self._version == upper._version and self._size == size
+        return same and self._version == writes(upper) and self._size == size
 
     def append(self, upper: Tensor, size: int) -> None:
         """Copy the rows added since the last copy, if they fit. O(t) each."""
@@ -223,7 +224,7 @@ class PaddedFactor:
             self._record(upper, size)
 
     def _record(self, upper: Tensor, size: int) -> None:
-        self._upper, self._version, self._size = upper, upper._version, size
+        self._upper, self._version, self._size = upper, writes(upper), size
 
     def solve(self, right: Tensor) -> Tensor:
         """L^{-1} right, ``batch x t x n``. O(t^2) a column."""
@@ -338,8 +339,8 @@ class GrowingCholesky(ResizableState):
         if t == self.capacity or upper.requires_grad or upper.is_inference():
             return upper[..., :t, :t]
         kept = self._solid
-        if kept is None or kept[0] is not upper or kept[1:3] != (upper._version, t):
-            self._solid = kept = (upper, upper._version, t, upper[..., :t, :t].contiguous())
+        if kept is None or kept[0] is not upper or kept[1:3] != (writes(upper), t):
+            self._solid = kept = (upper, writes(upper), t, upper[..., :t, :t].contiguous())
         return kept[3]
 
     def solve(self, right: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ from bandits_torch.models.arms.arm_model import ArmModel
 from bandits_torch.models.online_model import OnlineModel, with_time
 from bandits_torch.policies.choices.choices import Choices, ModelChoices
 from bandits_torch.policies.policy import Observation
+from bandits_torch.state import writes
 from bandits_torch.streams import ReplicateStreams
 
 _FLOATS = (torch.float64, torch.float32)
@@ -85,13 +86,13 @@ class Arms(Choices):
         if available is None:
             return (streams.uniform() * self.num_arms).long()
         seen = self._seen
-        if seen is None or seen[0] is not available or seen[1] != available._version:
+        if seen is None or seen[0] is not available or seen[1] != writes(available):
             self._check_mask(available)
             empty = ~available.any(-1)
             if bool(empty.any()):
                 where = f" in replicates {empty.nonzero().flatten().tolist()[:8]}" if empty.dim() else ""
                 raise ValueError(f"available must leave at least one arm to choose, got none{where}")
-            self._seen = (available, available._version)
+            self._seen = (available, writes(available))
         count = available.sum(-1)
         rank = (streams.uniform() * count).long()
         passed = available.cumsum(-1) > rank.unsqueeze(-1)  # True from that arm on
