@@ -91,7 +91,7 @@ class SpatioTemporalKernel(Kernel):
         for name, kernel in self.named_sub_kernels():
             # Expand both to the full batch shape first: one of them may lack dimensions that the index counts.
             setattr(part, name, kernel.expand_batch(self.batch_shape)[index])
-        part._batch_shape = part.space_kernel.batch_shape
+        part.batch_shape = part.space_kernel.batch_shape
         return part
 
 

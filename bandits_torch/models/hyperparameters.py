@@ -192,7 +192,7 @@ def _learnable_time(kernel: Kernel, batch: torch.Size) -> Kernel:
         validation.require(not batch, "kernel.time_kernel", kernel, expected)
         new = copy.deepcopy(kernel).double()
     for part, name in _lengths_of_time(new):
-        if f"{name}_prior" not in part._priors:
+        if not hasattr(part, f"{name}_prior"):
             prior = _around(getattr(part, name).mean(), _SPREAD_OF_TIME)
             part.register_prior(f"{name}_prior", prior, partial(value_of, name))
     return new.requires_grad_(True)
@@ -218,7 +218,7 @@ def _unit_of_time(kernel: Kernel) -> float:
     """The unit of time in which a kernel is fitted: a power of 2 near the length-scales and periods that ``learnable``
     was given; 1 if a part of the kernel, a prior or a constraint cannot be rescaled."""
     lengths = _lengths_of_time(kernel)
-    priors = [part._priors.get(f"{name}_prior", (None,))[0] for part, name in lengths]
+    priors: list[Any] = [getattr(part, f"{name}_prior", None) for part, name in lengths]
     known = (AdditiveKernel, ProductKernel, ScaleKernel, ConstantKernel, ExponentialForgettingKernel)
     parts = {part for part in kernel.modules() if isinstance(part, Kernel)} - {part for part, _ in lengths}
     log_normal = all(isinstance(prior, LogNormalPrior) for prior in priors)
@@ -231,7 +231,7 @@ def _unit_of_time(kernel: Kernel) -> float:
         if isinstance(part, ExponentialForgettingKernel):
             # Its rate must be free, and inside (0, 1) in this unit too.
             bounds = part.raw_forgetting_rate_constraint
-            free = not part._priors and bool((bounds.lower_bound == 0) & (bounds.upper_bound == 1))
+            free = not [*part.named_priors()] and bool((bounds.lower_bound == 0) & (bounds.upper_bound == 1))
             if not (free and bool(((1 - part.forgetting_rate) ** unit > _TINY).all())):
                 return 1.0
     return unit
@@ -382,10 +382,9 @@ def _member(kernel: Kernel, index: int) -> Kernel:
     """A copy of the kernel of one member of the batch, with the priors of that member."""
     one = kernel_of_member(kernel, index)
     for part in (part for part in one.modules() if isinstance(part, Kernel)):
-        prior, *closures = part._priors.get("lengthscale_prior", [None])
+        prior = getattr(part, "lengthscale_prior", None)
         if isinstance(prior, LogNormalPrior) and prior.loc.dim() == 3:  # replicates have different ``ranges``
-            own = LogNormalPrior(prior.loc[index, 0], prior.scale[index, 0])
-            part.register_prior("lengthscale_prior", own, *closures)
+            _replace_prior(part, "lengthscale_prior", prior.loc[index, 0], prior.scale[index, 0])
             bound = part.raw_lengthscale_constraint.lower_bound[index, 0]
             part.register_constraint("raw_lengthscale", GreaterThan(bound, transform=None))
     return one
@@ -480,9 +479,14 @@ def _change_units(kernel: Any, scale: Any, square: float, inputs: Tensor | None,
 
 def _rescale_prior(kernel: Kernel, name: str, log_factor: Tensor | float) -> None:
     """Convert a log-normal prior to another unit, or to one unit for each input."""
-    prior, *closures = kernel._priors[name]
+    prior = getattr(kernel, name)
     loc = prior.loc + log_factor
-    kernel.register_prior(name, LogNormalPrior(loc, prior.scale.expand(loc.shape)), *closures)
+    _replace_prior(kernel, name, loc, prior.scale.expand(loc.shape))
+
+
+def _replace_prior(kernel: Kernel, name: str, loc: Tensor, scale: Tensor) -> None:
+    closures = next(own for key, _, _, *own in kernel.named_priors() if key == name)
+    kernel.register_prior(name, LogNormalPrior(loc, scale), *closures)
 
 
 def _prior_means(model: ArmGP | OnlineGP) -> Tensor:
