@@ -62,12 +62,12 @@ class RealisedInformationWidth(NormWidth):
         horizon: int | None = None,
     ) -> None:
         super().__init__(rkhs_bound, noise_scale, delta)
-        self._events = 1 if horizon is None else validation.positive_integer("horizon", horizon)
+        self.num_events = 1 if horizon is None else validation.positive_integer("horizon", horizon)
 
     def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
         B, R, delta = self.constants(model)
         log_det = 2 * model.information_gain
-        return torch.sqrt(B**2 + R**2 / model.noise_variance * (log_det + 2 * log(self._events / delta)))
+        return torch.sqrt(B**2 + R**2 / model.noise_variance * (log_det + 2 * log(self.num_events / delta)))
 
 
 class DualMixtureWidth(NormWidth):
@@ -107,7 +107,7 @@ class DualMixtureWidth(NormWidth):
         drift: Parameter = 0.0,
     ) -> None:
         super().__init__(rkhs_bound, noise_scale, delta)
-        self._events = 1 if horizon is None else validation.positive_integer("horizon", horizon)
+        self.num_events = 1 if horizon is None else validation.positive_integer("horizon", horizon)
         self.drift = checked(validation.non_negative, "drift", drift)
 
     @torch.no_grad()
@@ -151,7 +151,7 @@ class DualMixtureWidth(NormWidth):
             for value in (*self.constants(model), like(noise, self.drift))
         )
         gain = 0.5 * torch.log1p(values / noise).sum(-1, keepdim=True)  # c K / R^2 = K / lambda
-        squared = squares - explained(noise) + 2 * R**2 * (gain + log(self._events / delta))
+        squared = squares - explained(noise) + 2 * R**2 * (gain + log(self.num_events / delta))
         radius = squared.clamp_min(0).sqrt() + V * number.sqrt()
         by_norm = B * variances.clamp_min(0).sqrt()  # (2): alpha to infinity
         lower, upper = [-by_norm], [by_norm]

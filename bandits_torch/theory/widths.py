@@ -290,8 +290,8 @@ class IGPWidth(NormWidth):
     gain. Raises ValueError for arguments out of range.
     """
 
-    _events = 1  # m, the number of events in the union bound, each of probability delta/m
-    _most: int | None = None  # the largest number of observations held; None: no limit
+    num_events = 1  # m, the number of events in the union bound, each of probability delta/m
+    window: int | None = None  # the largest number of observations held; None: no limit
 
     def __init__(
         self,
@@ -308,14 +308,14 @@ class IGPWidth(NormWidth):
         self.of_steps_alone = getattr(gain, "of_points_alone", False)
 
     def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
-        noise, w = model.noise_variance, self._most
+        noise, w = model.noise_variance, self.window
         B, delta = like(noise, self.rkhs_bound), like(noise, self.delta)
         points: int | Tensor = 0  # unused by a gain that reads the model, so no kernel is launched on a GPU
         if getattr(self.gain, "counts_points", True):
             points = step - 1
             if w is not None:
                 points = step.clamp(max=w) if isinstance(step, Tensor) else min(step, w)
-        gamma, log_term = self.gain(points, model), log(self._events / delta)
+        gamma, log_term = self.gain(points, model), log(self.num_events / delta)
         if self.form == "printed":
             return B + scale_of(noise, self.noise_scale) * torch.sqrt(2 * (gamma + 1 + log_term))
         deviation = torch.sqrt(2 * gamma + 2 * log_term)
@@ -329,7 +329,7 @@ class IGPWidth(NormWidth):
         B, R, delta = self.constants(model)
         printed = self.form == "printed"
         P = 2 * R**2 / (1.0 if printed else model.noise_variance)
-        return B, P, P * (log(self._events / delta) + printed)
+        return B, P, P * (log(self.num_events / delta) + printed)
 
 
 class GPTSWidth(IGPWidth):
@@ -341,7 +341,7 @@ class GPTSWidth(IGPWidth):
     ``IGPWidth``.
     """
 
-    _events = 2
+    num_events = 2
 
 
 class BKBWidth(NormWidth):
@@ -515,7 +515,7 @@ class RestartWidth(IGPWidth):
     ) -> None:
         super().__init__(rkhs_bound, noise_scale, delta, RealisedGain() if gain is None else gain, form)
         if num_intervals is not None or horizon is None:
-            self._events = validation.positive_integer("num_intervals", num_intervals)
+            self.num_events = validation.positive_integer("num_intervals", num_intervals)
         self.num_intervals = num_intervals
         self.horizon = None if horizon is None else validation.positive_integer("horizon", horizon)
 
@@ -526,7 +526,7 @@ class RestartWidth(IGPWidth):
         bound, interval = copy.copy(self), getattr(forgetting, "interval", None)
         count = None if interval is None else math.ceil(self.horizon / interval)
         count = _value_of_rule("num_intervals", self.num_intervals, count, "an interval")
-        bound._events = bound.num_intervals = count
+        bound.num_events = bound.num_intervals = count
         return bound
 
     def check_bound(self) -> None:
@@ -562,13 +562,12 @@ class SlidingWindowWidth(IGPWidth):
         form: str = "theory",
     ) -> None:
         super().__init__(rkhs_bound, noise_scale, delta, RealisedGain() if gain is None else gain, form)
-        self.window = self._most = None if window is None else validation.positive_integer("window", window)
-        self._events = validation.positive_integer("horizon", horizon)
+        self.window = None if window is None else validation.positive_integer("window", window)
+        self.num_events = validation.positive_integer("horizon", horizon)
 
     def bind(self, model: OnlineModel, forgetting: Any) -> Width:
-        bound = copy.copy(self)
-        window = _value_of_rule("window", self.window, getattr(forgetting, "window", None), "a window")
-        bound.window = bound._most = window
+        bound, window = copy.copy(self), getattr(forgetting, "window", None)
+        bound.window = _value_of_rule("window", self.window, window, "a window")
         return bound
 
     def check_bound(self) -> None:
