@@ -159,9 +159,13 @@ class ForgettingRule(Described, HasState):
         """Check the model, and return a copy of the rule for one policy, in its initial state."""
         self.check(model)
         rule = copy.copy(self)
-        rule._zeros = model.noise_variance.new_zeros(model.batch_shape)
-        rule._begin()
+        rule.start(model)
         return rule
+
+    def start(self, model: OnlineModel) -> None:
+        """Take the initial state for this model, whose batch is that of the policy."""
+        self._zeros = model.noise_variance.new_zeros(model.batch_shape)
+        self._begin()
 
     def refuted(
         self, reward: Tensor, predict: Prediction, clock: int | Tensor, model: OnlineModel
@@ -336,10 +340,9 @@ class LikelihoodWindow(SlidingWindow):
     _choice: Tensor  # of candidates, batch
     _since: Tensor  # observations since a choice was made, batch
 
-    def begin(self, model: OnlineModel) -> Self:
-        rule = super().begin(model)
-        rule._densities = WindowDensities(model, self.candidates, self.memory)
-        return rule
+    def start(self, model: OnlineModel) -> None:
+        super().start(model)
+        self._densities = WindowDensities(model, self.candidates, self.memory)
 
     def _fresh(self) -> dict[str, Any]:
         first = torch.zeros_like(self._zeros, dtype=torch.long)

@@ -98,7 +98,7 @@ class Record:
         # Periodic gaps are bridged: see ``find_periods``.
         self.resolved = np.full(rewards.shape[1], len(k))  # how many frequencies an arm's rewards resolve
         gappy = np.flatnonzero(~held.all(0))
-        for n, regular in zip(gappy, self._peaks(held[:, gappy].astype(float), _LEVEL, 1), strict=True):
+        for n, regular in zip(gappy, self.peaks(held[:, gappy].astype(float), _LEVEL, 1), strict=True):
             if any(regular):
                 at, seen = self.times[held[:, n]], self.centred[held[:, n], n]
                 self.centred[:, n] = np.interp(self.times, at, seen, left=0.0, right=0.0)
@@ -123,7 +123,7 @@ class Record:
         uneven, k = False, np.arange(_CYCLES - 1, int((times[-1] - times[0]) / (2 * gap)) + 1)
         if np.abs(steps / gap - np.rint(steps / gap)).mean() > _UNEVEN and len(k) > _FEWEST // 4:
             spacing = Record(np.log(steps)[:, None], times[1:], k)
-            uneven = any(next(spacing._peaks(spacing.centred, _LEVEL, 1)))
+            uneven = any(next(spacing.peaks(spacing.centred, _LEVEL, 1)))
             gap = finest if uneven else gap
         # Longer gaps are filled with rows of NaN, except gaps above an eighth of the record, which are not periodic.
         filled = steps <= (times[-1] - times[0]) / 8
@@ -146,7 +146,7 @@ class Record:
         kept = [i for i in range(min(_SERIES, len(s))) if s[i] > 1e-9 * max(s[0], 1e-300)]
         found = [
             Period(one.length, min(1.0, one.p_value * len(kept)))
-            for peaks in self._peaks(u[:, kept], _LEVEL / max(1, len(kept)), 4 * _MOST, resolved[kept])
+            for peaks in self.peaks(u[:, kept], _LEVEL / max(1, len(kept)), 4 * _MOST, resolved[kept])
             for one in peaks
         ]
         clear: list[Period] = []
@@ -174,7 +174,7 @@ class Record:
         """
         N = self.centred.shape[1]
         found: dict[int, Period] = {}
-        for n, peaks in enumerate(self._peaks(self.centred, _LEVEL / N, 4, self.resolved)):
+        for n, peaks in enumerate(self.peaks(self.centred, _LEVEL / N, 4, self.resolved)):
             for one in peaks:
                 ratios = np.array([one.length / other.length for other in common])[:, None]
                 m = np.arange(1, 7)
@@ -183,7 +183,7 @@ class Record:
                     break
         return found
 
-    def _peaks(
+    def peaks(
         self, series: np.ndarray, level: float, most: int, resolved: np.ndarray | None = None
     ) -> Iterator[Iterator[Period]]:
         """For each series of (T, n), its ``most`` clearest cycles with a p-value up to ``level``, among its first

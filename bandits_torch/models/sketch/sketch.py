@@ -619,9 +619,9 @@ class WatchedArms(HasState):
 
     def join(self, arms: Tensor) -> None:
         """Watch these arms (j,) too, none of which is watched yet."""
-        more = WatchedArms(self._sketch, arms)
-        self._variance = torch.cat([self._up_to_date(), more._variance])
-        self._z: Tensor = torch.cat([self._z, more._z], 1)
+        sketch = self._sketch
+        self._variance = torch.cat([self._up_to_date(), sketch.solver.variance_of(arms)])
+        self._z: Tensor = torch.cat([self._z, sketch.embedding.of(arms)], 1)
         self.arms = torch.cat([self.arms, arms])
 
     def variance(self) -> Tensor:
