@@ -245,8 +245,7 @@ class Policy(Described, HasState, ABC):
     def reset(self, where: Tensor | None = None) -> None:
         """See ``HasState``. Raises ValueError, with nothing changed, unless ``where`` is (S,) booleans."""
         if where is not None:
-            validation.tensor("where", where)
-            validation.shape_is("where", where, where.shape == (self.replicates,), f"({self.replicates},)")
+            validation.of_shape("where", where, (self.replicates,))
             validation.require(where.dtype == torch.bool, "where", where.dtype, "booleans")
         super().reset(where)
 
