@@ -349,7 +349,8 @@ class LikelihoodWindow(SlidingWindow):
         return {"_choice": first, "_since": first.clone()}
 
     def observed(self, point: Callable[[], Tensor], reward: Tensor, model: OnlineModel) -> None:
-        """Score the reward under every candidate, and choose anew every ``every`` observations."""
+        """Score the reward under every candidate, and choose anew every ``every`` observations. The model then learns
+        the whole window again, in replicates whose window is longer than what it holds."""
         self._densities.observe(model, point(), reward.reshape(model.batch_shape))
         self._since += 1
         due = self._since >= self.every
@@ -359,7 +360,16 @@ class LikelihoodWindow(SlidingWindow):
         scores = self.scores
         good = scores >= scores.amax(-1, keepdim=True) - self.margin
         self._choice = torch.where(due, good.to(torch.uint8).argmax(-1), self._choice)
-        self._grow(model, due)
+        record = self._densities
+        age = record.held.flip(-1).cumsum(-1).flip(-1)  # 1 for the newest observation held
+        wanted = record.held & (age <= self.length.unsqueeze(-1))
+        grows = due & (wanted.sum(-1) > model.num_observations)
+        if not bool(grows.any()):
+            return
+        wanted = wanted & grows.unsqueeze(-1)
+        first = int(wanted.reshape(-1, wanted.shape[-1]).any(0).to(torch.uint8).argmax())
+        inputs, rewards = record.inputs[..., first:, :], record.rewards[..., first:].unsqueeze(-1)
+        cast(ArmGP | OnlineGP, model).hold(inputs, rewards, wanted[..., first:])
 
     def after(self, model: OnlineModel, clock: int | Tensor) -> bool:
         """Drop the oldest observations of the replicates that hold more than their window."""
@@ -376,19 +386,6 @@ class LikelihoodWindow(SlidingWindow):
     def scores(self) -> Tensor:
         """score_t(w) of each candidate now, ``batch_shape x W``, in the order of ``candidates``."""
         return self._densities.densities.sum(-2)
-
-    def _grow(self, model: OnlineModel, due: Tensor) -> None:
-        """The model learns the whole window again, in the replicates whose window is longer than what it holds."""
-        record = self._densities
-        age = record.held.flip(-1).cumsum(-1).flip(-1)  # 1 for the newest observation held
-        wanted = record.held & (age <= self.length.unsqueeze(-1))
-        grows = due & (wanted.sum(-1) > model.num_observations)
-        if not bool(grows.any()):
-            return
-        wanted = wanted & grows.unsqueeze(-1)
-        first = int(wanted.reshape(-1, wanted.shape[-1]).any(0).to(torch.uint8).argmax())
-        inputs, rewards = record.inputs[..., first:, :], record.rewards[..., first:].unsqueeze(-1)
-        cast(ArmGP | OnlineGP, model).hold(inputs, rewards, wanted[..., first:])
 
     @torch.no_grad()
     def refitted(self, model: OnlineModel, where: Tensor) -> None:

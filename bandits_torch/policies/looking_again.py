@@ -81,19 +81,6 @@ class LookingAgain(Described, HasState):
         none = self.at_once and math.floor(turns * before) == math.floor(turns * now)
         return math.inf if none else self.every * now
 
-    def _late(self, mean: Tensor, available: Tensor | None) -> Tensor:
-        """Clocks over deadlines with ``tau`` = 1, (S, N), as if all arms were settled, for posterior means (S, N). Gaps
-        are to the best of the ``available`` arms, and g is their mean."""
-        if available is None:
-            gap = mean.amax(-1, keepdim=True) - mean
-            usual = gap.mean(-1, keepdim=True)
-        else:
-            best = mean.masked_fill(~available, -torch.inf).amax(-1, keepdim=True)
-            gap = (best - mean).clamp_min(0.0)
-            usual = (gap * available).sum(-1, keepdim=True) / available.sum(-1, keepdim=True)
-        share = (gap / usual).nan_to_num(nan=1.0)  # 0 / 0 where all means are equal
-        return self.unseen / share.clamp(SOONEST**2, LATEST**2).sqrt()
-
     def may_be_due(self, taus: Sequence[float]) -> bool:
         """Whether an arm can be due at one of the next steps, with these ``tau``. May wait for a GPU."""
         least = SOONEST * min(taus)
@@ -112,7 +99,15 @@ class LookingAgain(Described, HasState):
         known = not isinstance(tau, Tensor)
         if known and tau == math.inf:
             return index
-        late = self._late(mean, available)
+        if available is None:
+            gap = mean.amax(-1, keepdim=True) - mean
+            usual = gap.mean(-1, keepdim=True)
+        else:
+            best = mean.masked_fill(~available, -torch.inf).amax(-1, keepdim=True)
+            gap = (best - mean).clamp_min(0.0)
+            usual = (gap * available).sum(-1, keepdim=True) / available.sum(-1, keepdim=True)
+        share = (gap / usual).nan_to_num(nan=1.0)  # 0 / 0 where all means are equal
+        late = self.unseen / share.clamp(SOONEST**2, LATEST**2).sqrt()  # clocks over deadlines with tau = 1
         if available is not None:
             late = late.masked_fill(~available, 0.0)
         if known and late.is_cpu and not bool((late >= tau).any()):

@@ -190,19 +190,15 @@ class CostlyMoves(WrappingPolicy):
         arm = validation.of_shape("arm", one.arm, tuple(self._last.shape))
         number = natural_in(one, "move", self._number)
         left = validation.of_shape("why['left']", one.why.get("left", self._last), tuple(self._last.shape))
-        known = "left" in one.why or number >= self._number
-        moved = self._differs(arm, left) & known
+        left = left.to(self._last)
+        moved = (arm.detach().to(left) != left).reshape(self.replicates, -1).any(-1)
+        known = (left >= 0) if self.domain is None else left.isfinite()
+        moved = moved & known.reshape(self.replicates, -1).all(-1)
+        moved = moved & ("left" in one.why or number >= self._number)
         moves = self._moves + moved.to(self._moves.device)
         if number < self._number:
             return self._number, self._last, moves
         return number, arm.detach().to(self._last, copy=True), moves
-
-    def _differs(self, arm: Tensor, left: Tensor) -> Tensor:
-        """Whether ``arm`` differs from ``left``, the setting before, (S,); False if that is not known."""
-        left = left.to(self._last)
-        known = (left >= 0) if self.domain is None else left.isfinite()
-        differs = (arm.detach().to(left) != left).reshape(self.replicates, -1).any(-1)
-        return differs & known.reshape(self.replicates, -1).all(-1)
 
     def trace(self) -> dict[str, Tensor | float]:
         return self.policy.trace() | {"moves": self._moves}

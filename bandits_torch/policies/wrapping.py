@@ -189,7 +189,8 @@ class StandardisedPolicy(WrappingPolicy):
             self._told, self._count = [], self.warm_up
 
     def learn(self, observation: Observation) -> None:
-        """Learn the reward in the present unit, or all rewards in a new unit if that is due."""
+        """Learn the reward in the present unit or, if a new unit is due, all rewards in the unit computed from them. If
+        one is refused, nothing changes."""
         reward = validation.of_shape("reward", observation.reward, (self.replicates,))
         count = self._count + 1
         first = []
@@ -197,21 +198,18 @@ class StandardisedPolicy(WrappingPolicy):
             validation.rewards("reward", reward)
             first = [*self._told, observation]
         if first and (count & (count - 1) == 0 or count == self.warm_up):
-            self._learn_anew(first)
+            rewards = torch.stack([one.reward.double() for one in first])  # (n, S)
+            offset, spread = rewards.mean(0), rewards.std(0, correction=0)
+            # A smaller spread is one of rounding errors.
+            scale = torch.where(spread > 1e-12 * rewards.abs().amax(0), spread, 1.0)
+            with unchanged_on_error(self.policy):
+                self.policy.reset()
+                for one in first:
+                    self.policy.learn(_standard(one, offset, scale))
+            self.offset, self.scale = offset, scale
         else:
             self.policy.learn(_standard(observation, self.offset, self.scale))
         self._count, self._told = count, first if count < self.warm_up else []
-
-    def _learn_anew(self, observations: list[Observation]) -> None:
-        """Learn all ``observations`` in the unit computed from them. If one is refused, nothing changes."""
-        rewards = torch.stack([one.reward.double() for one in observations])  # (n, S)
-        offset, spread = rewards.mean(0), rewards.std(0, correction=0)
-        scale = torch.where(spread > 1e-12 * rewards.abs().amax(0), spread, 1.0)  # smaller: rounding errors
-        with unchanged_on_error(self.policy):
-            self.policy.reset()
-            for one in observations:
-                self.policy.learn(_standard(one, offset, scale))
-        self.offset, self.scale = offset, scale
 
     def mean_rewards(self) -> Tensor | None:
         mean = self.policy.mean_rewards()

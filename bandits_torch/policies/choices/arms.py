@@ -193,8 +193,9 @@ class ModelArms(ArmsWithModel):
             index, reward = index.reshape(self._first), reward.reshape(self._first)
         self.model.take(index, reward, time, late=late)
 
-    def _expect(self, arm: Tensor, time: float) -> None:
-        self.model.expect_arms(self._index(arm).reshape(self._first), time)
+    def expect(self, arm: Tensor, time: float) -> None:
+        if self.conditions:
+            self.model.expect_arms(self._index(arm).reshape(self._first), time)
 
     def observe_noisy(self, arm: Tensor, reward: Tensor, time: float, noise_variance: Tensor) -> None:
         """See ``ModelChoices``; only for an ``ArmGP``."""

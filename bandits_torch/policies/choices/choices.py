@@ -125,15 +125,11 @@ class ModelChoices(Choices, HasState):
     def expect(self, arm: Tensor, time: float) -> None:
         """Count a choice as pending: see ``OnlineModel.expect``. Call it only within ``put_aside``."""
         if self.conditions:
-            self._expect(arm, time)
+            self.model.expect(self.inputs_of(arm, time))
 
     @property
     def _expects(self) -> tuple[str, ...] | None:  # type: ignore[override]
         return None if self.conditions else self.state_names
-
-    def _expect(self, arm: Tensor, time: float) -> None:
-        """The model conditions on the choice."""
-        self.model.expect(self.inputs_of(arm, time))
 
     def observe_noisy(self, arm: Tensor, reward: Tensor, time: float, noise_variance: Tensor) -> None:
         """``observe``, also late, for rewards with noise variances (S,), if ``takes_noise``."""
