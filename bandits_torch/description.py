@@ -135,20 +135,17 @@ def leaf_of(value: Any) -> Any:
         return None
     if value.dim() == 0:
         return value.item()
+    value = value.detach().cpu()
     if value.numel() <= _WHOLE:
-        return value.detach().cpu().clone()
-    return f"<{'x'.join(map(str, value.shape))} {value.dtype} {' '.join(_digests(value.detach().cpu()))}>"
-
-
-def _digests(value: Tensor) -> list[str]:
-    """Digests of numbers cut to 26 bits, on two grids half a step apart: a rounding error changes at most one."""
-    if not value.is_floating_point():
-        grids = [value]
-    else:
+        return value.clone()
+    grids = [value]
+    if value.is_floating_point():
+        # Numbers cut to 26 bits, on two grids half a step apart: a rounding error changes at most one digest.
         mantissa, exponent = torch.frexp(value.double())
         steps = mantissa * 2.0**_BITS
         grids = [torch.stack([torch.floor(steps + half), exponent.double()]) for half in (0.0, 0.5)]
-    return [hashlib.blake2b(g.contiguous().numpy().tobytes(), digest_size=8).hexdigest() for g in grids]
+    digests = [hashlib.blake2b(g.contiguous().numpy().tobytes(), digest_size=8).hexdigest() for g in grids]
+    return f"<{'x'.join(map(str, value.shape))} {value.dtype} {' '.join(digests)}>"
 
 
 def _name(value: Any) -> str:

@@ -191,24 +191,23 @@ def _value_rebuilt(value: Any, path: str, wanted: Mapping[str, Any], made: dict[
         if is_structure(new) or alike(leaf, new):
             return value
         return new.to(value.device) if isinstance(new, Tensor) and isinstance(value, Tensor) else new
-    if id(value) not in made:
-        made[id(value)] = value, _part_rebuilt(value, path, wanted, made)
-    return made[id(value)][1]
-
-
-def _part_rebuilt(value: Any, path: str, wanted: Mapping[str, Any], made: dict[int, Any]) -> Any:
+    if id(value) in made:
+        return made[id(value)][1]
+    rebuilt: Any = value
     if isinstance(value, torch.nn.Module) and not isinstance(value, Described):
-        return _module_rebuilt(value, path, wanted)
-    items = {key: _value_rebuilt(item, f"{path}{key}", wanted, made) for key, item in items_of(value)}
-    if isinstance(value, Described) and value.built_with is not None:
-        return value.built_with.anew({place.removeprefix("."): item for place, item in items.items()})
-    if isinstance(value, (list, tuple)):
-        return type(value)(items.values()) if type(value) in (list, tuple) else value
-    if isinstance(value, Mapping):
-        return {key: items[f".{key}"] for key in value}
-    if is_dataclass(value) and not inspect.isclass(value):
-        return type(value)(**{f.name: items[f".{f.name}"] for f in fields(value) if f.init})
-    return value
+        rebuilt = _module_rebuilt(value, path, wanted)
+    else:
+        items = {key: _value_rebuilt(item, f"{path}{key}", wanted, made) for key, item in items_of(value)}
+        if isinstance(value, Described) and value.built_with is not None:
+            rebuilt = value.built_with.anew({place.removeprefix("."): item for place, item in items.items()})
+        elif type(value) in (list, tuple):
+            rebuilt = type(value)(items.values())
+        elif isinstance(value, Mapping):
+            rebuilt = {key: items[f".{key}"] for key in value}
+        elif is_dataclass(value) and not inspect.isclass(value):
+            rebuilt = type(value)(**{f.name: items[f".{f.name}"] for f in fields(value) if f.init})
+    made[id(value)] = value, rebuilt
+    return rebuilt
 
 
 def _module_rebuilt(module: torch.nn.Module, path: str, wanted: Mapping[str, Any]) -> torch.nn.Module:

@@ -233,19 +233,13 @@ def _doubt(table: Tensor, c: int, signs: Tensor) -> Tensor:
     t = torch.where(size > 0, math.sqrt(K) * mean / spread.clamp_min(1e-12), 0.0)
     leader = t[0, 0]
     of_all = (t.amax(-1) >= leader - 1e-9 * leader.abs()).double().mean()
-    leader = _corrected(leader, difference[:, 0])
+    w = leader / math.sqrt(K)
+    if leader != 0 and w.abs() <= 1e6:  # differences that are equal, but for rounding, have no skewness
+        centred = difference[:, 0] - difference[:, 0].mean()
+        g = (centred / centred.square().mean().sqrt()).pow(3).mean()
+        leader = math.sqrt(K) * (w + g * w.square() / 3 + g.square() * w.pow(3) / 27 + g / (6 * K))
     of_pair = (t[:, 0] >= leader - 1e-9 * leader.abs()).double().mean()
     return torch.maximum(of_all, of_pair)
-
-
-def _corrected(t: Tensor, difference: Tensor) -> Tensor:
-    """Hall's transformation of t (), of differences (K,), for their skewness."""
-    K, w = len(difference), t / math.sqrt(len(difference))
-    if t == 0 or w.abs() > 1e6:  # differences that are equal, but for rounding, have no skewness
-        return t
-    centred = difference - difference.mean()
-    g = (centred / centred.square().mean().sqrt()).pow(3).mean()
-    return math.sqrt(K) * (w + g * w.square() / 3 + g.square() * w.pow(3) / 27 + g / (6 * K))
 
 
 @cache
