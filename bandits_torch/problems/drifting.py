@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from gpytorch.kernels import Kernel, ScaleKernel
+from gpytorch.kernels import ScaleKernel
 from torch import Tensor
 
 from bandits_torch import validation
@@ -329,7 +329,28 @@ class MovingPeaks(SimulatedProblem):
             peaks.append(_move(peaks[-1], streams.normal(num_peaks, 2 + dim), shift, severities))
         self._peaks = torch.stack(peaks)  # (changes + 1, replicates, peaks, height | width | centre)
         self._piece, self._latest = 0, _landscape(self.arms, self._peaks[0])
-        self.knowledge = self._know(make_kernel(kernel, lengthscale, nu))
+        others = ReplicateStreams(0, _LANDSCAPES, purpose="arms", first=1)
+        landscapes = _landscape(self.arms, _first_peaks(others, num_peaks, dim))
+        mean = float(landscapes.mean())
+        k = ScaleKernel(make_kernel(kernel, lengthscale, nu)).double()
+        k.outputscale = float(((landscapes - mean) ** 2).mean())
+        K, ridge = covariance(k, self.arms), max(noise_scale**2, SMALLEST_RIDGE)
+        norms, largest, in_norm = torch.zeros(3, replicates, dtype=torch.float64)
+        before = self._latest
+        for each in self._peaks:
+            now = _landscape(self.arms, each)
+            norms = torch.maximum(norms, regularised_norm(K, now - mean, ridge))
+            largest = largest + (now - before).abs().amax(-1)
+            in_norm = in_norm + regularised_norm(K, now - before, ridge)
+            before = now
+        self.knowledge = Knowledge(
+            kernel=k.requires_grad_(False),
+            noise_variance=float(noise_scale) ** 2,
+            prior_mean=mean,
+            rkhs_bound=per_replicate(norms),
+            variation_budget=per_replicate(largest),
+            rkhs_variation_budget=per_replicate(in_norm),
+        )
 
     def expected_rewards(self, step: int) -> Tensor:
         """The landscape (replicates, N) at this step; the same tensor until it changes."""
@@ -338,31 +359,6 @@ class MovingPeaks(SimulatedProblem):
         if piece != self._piece:
             self._piece, self._latest = piece, _landscape(self.arms, self._peaks[piece])
         return self._latest
-
-    def _know(self, shape: Kernel) -> Knowledge:
-        num_peaks, dim = self._peaks.shape[2], self.arms.shape[1]
-        others = ReplicateStreams(0, _LANDSCAPES, purpose="arms", first=1)
-        landscapes = _landscape(self.arms, _first_peaks(others, num_peaks, dim))
-        mean = float(landscapes.mean())
-        kernel = ScaleKernel(shape).double()
-        kernel.outputscale = float(((landscapes - mean) ** 2).mean())
-        K, ridge = covariance(kernel, self.arms), max(float(self.noise_scale[0]) ** 2, SMALLEST_RIDGE)
-        zeros = torch.zeros(self.replicates, dtype=torch.float64)
-        norms, largest, in_norm, before = zeros, zeros, zeros, _landscape(self.arms, self._peaks[0])
-        for peaks in self._peaks:
-            now = _landscape(self.arms, peaks)
-            norms = torch.maximum(norms, regularised_norm(K, now - mean, ridge))
-            largest = largest + (now - before).abs().amax(-1)
-            in_norm = in_norm + regularised_norm(K, now - before, ridge)
-            before = now
-        return Knowledge(
-            kernel=kernel.requires_grad_(False),
-            noise_variance=float(self.noise_scale[0]) ** 2,
-            prior_mean=mean,
-            rkhs_bound=per_replicate(norms),
-            variation_budget=per_replicate(largest),
-            rkhs_variation_budget=per_replicate(in_norm),
-        )
 
 
 def _first_peaks(streams: ReplicateStreams, num_peaks: int, dim: int) -> Tensor:

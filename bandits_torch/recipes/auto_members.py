@@ -145,18 +145,16 @@ def with_level(groups: Sequence[Family]) -> list[Family]:
     and independent arms. Without one: independent arms, and two length-scales if there are features.
     """
     plain = [one for one in groups if not one.smooth and not one.strengths]
-    given = [replace(one, shape=_apart(one.shape)) for one in groups if one.strengths][: len(_PARTS) : 2]
+    given = [one for one in groups if one.strengths][: len(_PARTS) : 2]
+    for i, one in enumerate(given):
+        rows = one.shape.mean(-1, keepdim=True)
+        rest = one.shape - rows - rows.mT + rows.mean(-2, keepdim=True)  # of f minus its mean over arms
+        variance = rest.diagonal().mean().clamp_min(torch.finfo(rest.dtype).tiny)
+        given[i] = replace(one, shape=rest / variance + 1.0)  # with a constant part, as in ``_unknown``
     some = [*given, plain[0], *([] if given else plain[2:5:2])]
     noises, weight = [plain[0].shape.new_tensor(1 / size) for size in LIFTS], 1 / (len(some) * len(_LEVELS))
     some = [replace(one, noises=noises, rates=LEVEL_RATES, weight=weight, strengths=()) for one in some]
     return [replace(one, level=level) for one in some for level in _LEVELS]
-
-
-def _apart(K: Tensor) -> Tensor:
-    """The covariance of f minus its mean over arms, scaled to mean variance 1, plus 1 as in ``_unknown``."""
-    rows = K.mean(-1, keepdim=True)
-    rest = K - rows - rows.mT + rows.mean(-2, keepdim=True)
-    return rest / rest.diagonal().mean().clamp_min(torch.finfo(K.dtype).tiny) + 1.0
 
 
 def families_of_pairs(
