@@ -290,7 +290,15 @@ class SafePolicy(LimitedPolicy):
         safe = certain | initial
         allowed = safe if available is None else safe & available
         lost = ~allowed.any(-1)
-        played = torch.where(lost.unsqueeze(-1), self._fallback(learned, available, lost), allowed)
+        self._check_not_lost(lost, "arm")
+        margin = least_margin(list(learned.values()))
+        if available is not None:
+            margin = margin.masked_fill(~available, -torch.inf)
+        if self.when_empty == "safe_arms":
+            given = self.safe_arms if available is None else self.safe_arms & available
+            margin = torch.where(given.any(-1, keepdim=True), given.to(margin), margin)
+        fallback = margin == margin.amax(-1, keepdim=True)
+        played = torch.where(lost.unsqueeze(-1), fallback, allowed)
         mean, variance = self.choices.marginals(time)
         half = self._column(self.width.at(self._clock + 1, self.model)) * variance.sqrt()
         if self.explore == "ucb":
@@ -318,16 +326,6 @@ class SafePolicy(LimitedPolicy):
     def _functions(self, time: float) -> dict[str, Bounded]:
         moments = {name: self._others.get(name, self.choices).marginals(time) for name in self.limits}
         return {name: self._bounded(name, *both) for name, both in moments.items()}
-
-    def _fallback(self, functions: dict[str, Bounded], available: Tensor | None, lost: Tensor) -> Tensor:
-        self._check_not_lost(lost, "arm")
-        margin = least_margin(list(functions.values()))
-        if available is not None:
-            margin = margin.masked_fill(~available, -torch.inf)
-        if self.when_empty == "safe_arms":
-            initial = self.safe_arms if available is None else self.safe_arms & available
-            margin = torch.where(initial.any(-1, keepdim=True), initial.to(margin), margin)
-        return margin == margin.amax(-1, keepdim=True)
 
     _expects = ("choices", "_others", "_before_pending", "_pending")
 
