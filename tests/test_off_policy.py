@@ -5,6 +5,7 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -285,6 +286,19 @@ def test_logs_are_read_sorted_with_their_lists(tmp_path):
 
     assert read_log(path, arm="what").num_arms == 2
     assert read_log(path, contexts=["who"]).arm_names == ("a", "b")
+
+
+@pytest.mark.parametrize("cells", [["0|1", "1", "0"], [[0, 1], [1], [0]], [0, 1, 0]])
+def test_lists_of_arms_are_read_from_parquet_as_text_as_lists_and_as_numbers(tmp_path, cells):
+    path = tmp_path / "log.parquet"
+    table = {"time": [3, 1, 2], "arm": [0, 1, 0], "reward": [1.5, 0.5, 2.0], "available": cells}
+    pd.DataFrame(table).to_parquet(path)
+    log = read_log(path)
+    assert log.arm_names == ("0", "1")
+    assert log.available[:2].tolist() == [[False, True], [True, False]]
+    pd.DataFrame(table | {"available": [True, True, False]}).to_parquet(path)
+    with pytest.raises(ValueError, match="available must be True for its arm, got 'False in row 1 by time'"):
+        read_log(path)
 
 
 def test_numbered_arms_of_a_log_are_in_the_order_of_their_numbers(tmp_path):

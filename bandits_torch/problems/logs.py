@@ -90,7 +90,7 @@ class Log:
         if self.propensity is not None:
             wrong = (self.propensity <= 0) | (self.propensity > 1)
             row = int(wrong.long().argmax())
-            said = f"{float(self.propensity[row]):.4g} in row {row + 1}"
+            said = f"{float(self.propensity[row]):.4g} in row {row + 1} by time"
             expected = "above 0 and at most 1 (of the arm pulled)"
             validation.require(not wrong.any(), "propensity", said, expected)
         if self.available is not None:
@@ -99,7 +99,8 @@ class Log:
             validation.shape_is("available", self.available, fits, f"({n}, {len(names)}) and dtype bool")
             pulled = self.available.gather(1, arms.long().unsqueeze(1)).squeeze(1)
             row = int(pulled.long().argmin())
-            validation.require(bool(pulled.all()), "available", f"False in row {row + 1}", "True for its arm")
+            said = f"False in row {row + 1} by time"
+            validation.require(bool(pulled.all()), "available", said, "True for its arm")
         if self.contexts is None:
             validation.require(not self.context_names, "context_names", self.context_names, "()")
         else:
@@ -370,8 +371,8 @@ def _in_order(names: Collection[str]) -> list[str]:
 
 
 def _listed(cell: Any) -> set[str]:
-    """The arms listed in a cell."""
+    """The arms listed in a cell; a number is a list of one."""
     if not isinstance(cell, str):
-        return {str(one) for one in cell}
+        return {str(one) for one in (cell if isinstance(cell, Iterable) else [cell])}
     named = re.split(r"[|;,]", cell.strip().strip("[](){}"))
     return {one.strip(" '\"") for one in named} - {""}
