@@ -132,7 +132,7 @@ def _gap(recipe: str, here: History, there: History, step: int) -> float:
     if not isinstance(policy, IndexPolicy):
         return float("nan")
     time = problem.time(step)
-    scores = policy._acquisition_now(time)(policy.choices.inputs(time)).reshape(problem.num_arms, -1)
+    scores = policy._acquisition_now(time, None)(policy.choices.inputs(time)).reshape(problem.num_arms, -1)
     first, second = (scores.gather(0, run.arms[:, step - 1].unsqueeze(0)) for run in (here, there))
     return float(((first - second).abs() / scores.abs().amax(0)).max())
 

@@ -4,10 +4,12 @@ import json
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 import torch
 
+from bandits_torch import run
 from benchmarks.gpu import command
 from benchmarks.gpu.command import criteria, main
 from benchmarks.gpu.pages import PAGES
@@ -90,6 +92,21 @@ def test_without_pytest_the_tests_are_left_out_and_the_report_says_so(tmp_path, 
     monkeypatch.setattr(command.importlib.util, "find_spec", lambda name: None)
     assert main(["--rehearse", "--out", str(tmp_path), "--pages", "thompson"]) == 0
     assert "pytest is not installed" in (tmp_path / "report.md").read_text()
+
+
+def test_where_arms_differ_the_distance_of_their_indices_is_told():
+    here = command._played("igp_ucb", "cpu", 6)
+    other = here.arms.clone()
+    other[:, 4] = (other[:, 4] + 1) % 30
+    told = command._compared("igp_ucb", here, replace(here, arms=other), "")
+    policy, problem = command._built("igp_ucb", "cpu", 6)
+    run(policy, problem, 4, seed=7)
+    assert torch.equal(policy.choose(problem.time(5)).arm, here.arms[:, 4])
+    mean, variance = policy.marginals(problem.time(5))
+    index = mean + policy.used_width.reshape(-1, 1) * variance.sqrt()
+    first, second = (index.gather(-1, arms[:, 4:5]).squeeze(-1) for arms in (here.arms, other))
+    gap = float(((first - second) / index.abs().amax(-1)).max())
+    assert told == {"same": False, "first_step": 5, "gap": pytest.approx(gap, rel=1e-9)}
 
 
 def verdicts(**measured):
