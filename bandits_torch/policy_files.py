@@ -34,8 +34,9 @@ from bandits_torch.files import locked, remove_parts
 from bandits_torch.history import name_of
 from bandits_torch.state_files import check_kinds, read_header, read_state, whole_or_refused, write_state
 
-# The mark of the save that a policy loaded or wrote last, by policy and path.
-_saved_as: WeakKeyDictionary[Any, dict[str, str]] = WeakKeyDictionary()
+# The mark of the save that a policy loaded or wrote last, by policy and path; after a save that was interrupted or
+# failed also its mark, because the file may have been replaced.
+_saved_as: WeakKeyDictionary[Any, dict[str, set[str]]] = WeakKeyDictionary()
 
 
 def save_policy(path: str | os.PathLike[str], policy: Stateful, *, overwrite: bool = False) -> None:
@@ -69,8 +70,10 @@ def save_policy(path: str | os.PathLike[str], policy: Stateful, *, overwrite: bo
         header: dict[str, Any] = {"policy": name_of(policy), "save": number + 1, "mark": mark}
         header["versions"] = versions_here()
         content = {"built": description(policy, "policy"), "state": policy.state_dict()}
+        marks = _saved_as.setdefault(policy, {})
+        marks[place] = {*marks.get(place, ()), mark}
         write_state(path, "policy", header, content)
-        _saved_as.setdefault(policy, {})[place] = mark  # before another thread may save the same policy
+        marks[place] = {mark}  # before another thread may save the same policy
 
 
 def _alone(policy: Any) -> AbstractContextManager[Any]:
@@ -92,9 +95,9 @@ def _own_save(place: str, policy: Stateful) -> int:
         raise ValueError(
             f"path must be of a policy's file, or of a new file, got {place!r}: {error}"
         ) from error
-    known = _saved_as.get(policy, {}).get(place)
-    if header.get("mark") != known or known is None:
-        last = "never loaded or saved it" if known is None else "loaded or saved an earlier one"
+    known = _saved_as.get(policy, {}).get(place, set())
+    if str(header.get("mark")) not in known:
+        last = "loaded or saved an earlier one" if known else "never loaded or saved it"
         raise ValueError(
             f"path must be of a file that this policy loaded or saved last, got {place!r}: it holds save "
             f"{header.get('save')} of {header.get('policy')}, and this policy {last}. Load it and repeat the calls "
@@ -155,7 +158,7 @@ def load_policy(path: str | os.PathLike[str], policy: Stateful, *, on_difference
         elif target is not policy:
             vars(policy).clear()
             vars(policy).update(vars(target))
-    _saved_as.setdefault(policy, {})[os.path.realpath(path)] = mark
+    _saved_as.setdefault(policy, {})[os.path.realpath(path)] = {mark}
     with _alone(policy):  # sets the number of threads that its steps use
         warn_of_versions(name, made_by)
 

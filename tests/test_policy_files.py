@@ -365,6 +365,30 @@ def test_of_two_that_load_one_save_the_second_to_save_is_refused(tmp_path):
     assert (tmp_path / "text").read_text() == "mine"
 
 
+@pytest.mark.parametrize("replaced", [False, True])
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(5, "Input/output error")])
+def test_a_save_that_was_interrupted_is_made_again(error, replaced, tmp_path, monkeypatch):
+    """Whether the interrupt came before or after the file was replaced."""
+    one, replace = live(), os.replace
+
+    def broken(*names):
+        if replaced:
+            replace(*names)
+        raise error
+
+    for _ in range(2):  # a new file, then one that is there
+        one.ask(1.0)
+        monkeypatch.setattr(os, "replace", broken)
+        with pytest.raises(type(error)):
+            save_policy(tmp_path / "live", one)
+        monkeypatch.undo()
+        save_policy(tmp_path / "live", one)
+    with pytest.raises(ValueError, match="this policy never loaded or saved it"):
+        save_policy(tmp_path / "live", live())
+    load_policy(tmp_path / "live", one)
+    assert one.asked == 2
+
+
 def test_a_save_within_a_block_of_calls_and_one_of_another_thread_both_end(tmp_path):
     one, begun = live(), threading.Event()
 
