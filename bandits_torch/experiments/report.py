@@ -7,6 +7,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,10 @@ def write_report(
     *,
     page: str | None = None,
 ) -> list[Path]:
-    """Write ``regret.csv``, ``regret.png``, ``report.html`` and ``run.json`` into a folder, each atomically.
+    """Write ``regret.csv``, ``regret.png``, ``report.html`` and ``run.json`` into a folder.
+
+    All are written before the first of them replaces an earlier one; if that fails, nothing has changed. ``run.json``
+    comes last and an earlier one is removed before, so a report cut off in between has none.
 
     Args:
         directory: created if missing; files of these names are replaced.
@@ -81,9 +85,12 @@ def write_report(
         "run.json": (_json(record) + "\n").encode(),
     }
     written = [(Path(directory) / name, content) for name, content in contents.items() if content is not None]
-    for path, content in written:
-        with atomic_write(path) as file:
+    with ExitStack() as entered:  # the last one entered replaces its file first
+        for path, content in reversed(written):
+            file = entered.enter_context(atomic_write(path))
             file.write(content)
+            file.flush()
+        written[-1][0].resolve().unlink(missing_ok=True)
     return [path for path, _ in written]
 
 

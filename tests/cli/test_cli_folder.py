@@ -1,13 +1,18 @@
 """The folder a race or a sweep writes to: what is another's stays as it is, byte for byte, unless it is given up."""
 
+import errno
+import io
 import json
+import os
 import shutil
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bandits_torch.files import fcntl
+from bandits_torch.experiments import report
+from bandits_torch.files import atomic_write, fcntl
 from bandits_torch.history import Recorder
 from tests.cli.shell import REPORT, call, interrupted
 
@@ -27,6 +32,11 @@ OTHERS = [  # than the race asked for, and what is said of them
     (["--option", "gp_ts.delta=0.2"], "option gp_ts.delta was None and is 0.2"),
     (["--option", "lengthscale=0.3"], "option problem.lengthscale was None and is 0.3"),
 ]
+
+
+class FullDisk(io.BytesIO):
+    def write(self, _):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def race(out, *arguments, code=0):
@@ -198,6 +208,33 @@ def test_a_race_cut_off_while_it_wrote_its_report_goes_on(out, monkeypatch):
         race(out, *RESUME, code=130)
     race(out, *RESUME)
     assert sorted(held(out)) == REPORT
+
+
+@pytest.mark.parametrize("out", ["over"], indirect=True)
+@pytest.mark.parametrize("k", range(len(REPORT)))
+def test_a_report_is_never_a_mixture_of_two_races(out, k, monkeypatch):
+    """The disk is full when file k is written, or the race is killed when it is put in its place."""
+    before, replace, done = held(out), os.replace, []
+
+    @contextmanager
+    def full(path):
+        with atomic_write(path) as file:
+            if path.name == REPORT[k]:
+                file = FullDisk()
+            yield file
+
+    def killed(*names):
+        done.append(names)
+        if len(done) > k:
+            raise KeyboardInterrupt
+        replace(*names)
+
+    monkeypatch.setattr(report, "atomic_write", full)
+    refused("No space left on device", out, "race", *RACE, "--out", out, "--seed", 1, *OVERWRITE)
+    monkeypatch.undo()
+    monkeypatch.setattr(os, "replace", killed)
+    race(out, "--seed", 1, *OVERWRITE, code=130)
+    assert before.keys() - held(out).keys() == {"run.json"}
 
 
 @pytest.mark.parametrize("out", ["over"], indirect=True)
