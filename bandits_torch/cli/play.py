@@ -323,6 +323,8 @@ def run_sweep(
             resume=resume,
             overwrite=overwrite and not finished,
         )
+        for path in (*(cell for cell in cells if not cell.exists()), table):
+            remove_parts(path)  # a sweep that was killed may leave them
 
         def how_to_go_on(_: KeyboardInterrupt) -> str:
             now = sum(path.exists() for path in cells)

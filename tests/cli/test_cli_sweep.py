@@ -42,6 +42,17 @@ def test_finished_cells_are_used_again_only_when_that_is_asked_for(tmp_path, mon
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "sweep.csv"), first)
 
 
+def test_what_a_killed_sweep_left_of_its_writes_is_removed(tmp_path):
+    call(*SMALL, "--out", tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    cell = next((tmp_path / "cells").iterdir())
+    cell.unlink()
+    for path in (cell, tmp_path / "sweep.csv", tmp_path / "mine"):
+        path.with_name(f".{path.name}.0123abcd.part").write_bytes(b"half")
+    call(*SMALL, "--out", tmp_path, "--resume")
+    assert sorted(tmp_path.rglob("*")) == sorted([*before, tmp_path / ".mine.0123abcd.part"])
+
+
 def test_a_failed_cell_is_named_and_the_others_kept(tmp_path):
     result = call(*SMALL, "--option", "sw_gp_ucb.window=0", "--out", tmp_path, code=1)
     assert "failed: gp, sw_gp_ucb, replicates 0 to 2: ValueError: window must be" in result.stderr
