@@ -123,8 +123,8 @@ class HasState:
         """Continue from ``state``. Raises ValueError, with nothing changed, if it lacks a name, has a tensor of another
         shape, or does not fit a part."""
         before = self.state_dict()
-        self._check_has(state, "state")
         try:
+            self._check_has(state, "state")  # this may make parts
             self._take_state(state)
         except Exception as error:
             self._make_room(before)

@@ -36,13 +36,17 @@ class Leaf(HasState):
 
 
 class Whole(HasState):
-    _parts = ("leaf", "many", "none", "_streams")
+    _parts = ("leaf", "many", "none", "more", "_streams")
 
     def __init__(self, replicates=3):
         self.replicates, self.leaf = replicates, Leaf(replicates)
         self.many, self.none = {"a": Leaf(replicates), "b": [Leaf(replicates)]}, None
+        self.more = [Leaf(replicates)]
         self._streams = ReplicateStreams(0, replicates)
         self._begin()
+
+    def _make_room(self, state):
+        self.more = [Leaf(self.replicates) for _ in state["more"]]
 
     def _fresh(self):
         by_name = {"x": torch.ones(self.replicates).double(), "y": torch.ones(self.replicates, 2, 2)}
@@ -73,7 +77,11 @@ def whole():
 
 def test_a_state_holds_values_and_parts_by_name_and_plainly(whole):
     state = whole.state_dict()
-    assert set(state) == {"numbers", "count", "latest", "notes", "grown", "leaf", "many", "none", "streams"}
+    values, parts = (
+        {"numbers", "count", "latest", "notes", "grown"},
+        {"leaf", "many", "none", "more", "streams"},
+    )
+    assert set(state) == values | parts
     assert state["count"] == 2
     assert state["latest"] == 3.5
     assert state["none"] is None
@@ -154,12 +162,16 @@ def test_names_put_aside_leave_the_others(whole):
         lambda state: state["many"].update(b=[]),
         lambda state: state["many"].update(a=3),
         lambda state: state.update(none={}),
-        lambda state: state.update(more=1),
+        lambda state: state.update(other=1),
+        lambda state: state["more"].append(3),
+        lambda state: state.update(more=[]) or state.pop("leaf"),
+        lambda state: state.update(more=None),
     ],
 )
 def test_a_state_of_other_names_is_refused_with_nothing_changed(whole, spoil):
     state, other = whole.state_dict(), Whole()
     spoil(state)
+    other.more[0]._rows += 5
     before = other.state_dict()
     with pytest.raises(ValueError, match="state"):
         other.load_state_dict(state)
