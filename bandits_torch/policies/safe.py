@@ -231,8 +231,9 @@ class SafePolicy(LimitedPolicy):
         trust: when S_0 is part of S_t: ``"start"``, before the first reward; ``"always"``, because it is known to be
             safe.
         when_empty: what is played if no available arm is in S_t: ``"likeliest"``, the arm with the most posterior
-            deviations to its nearest limit; ``"safe_arms"``, the best of S_0 by upper bound, whatever the models say;
-            or ``"raise"``, ``NoSafeArmError``. No guarantee holds at such a step; ``trace`` shows it as ``fallback``.
+            deviations to its nearest limit; ``"safe_arms"``, the best available one of S_0 by upper bound, whatever the
+            models say, or the likeliest if there is none; or ``"raise"``, ``NoSafeArmError``. No guarantee holds at
+            such a step; ``trace`` shows it as ``fallback``.
 
     Late rewards are learned exactly under drift, at the cost of learning all again (``ArmGP``). Cost: that of the
     models, and O(m N) for m functions with limits, O(m N^2) with ``"safeopt"``.
@@ -391,9 +392,10 @@ class SafePointPolicy(LimitedPolicy):
         outcomes: models of the other measurements, by name, of the same kind.
         domain: where points are played.
         limits, width, safety_width, trust: see ``SafePolicy``.
-        safe_points: (k, d) or (S, k, d), an initial safe set. If a step fixes coordinates, only those with its values
-            count.
-        when_empty: if no point found is safe, as in ``SafePolicy``: ``"likeliest"``, ``"safe_points"`` or ``"raise"``.
+        safe_points: (k, d) or (S, k, d), an initial safe set. At a step only those in its domain count, with the values
+            of coordinates that it fixes.
+        when_empty: if no point found is safe, as in ``SafePolicy``: ``"likeliest"``, ``"safe_points"`` (if none counts,
+            the likeliest) or ``"raise"``.
         forgetting: rules of the models (``StaleObservations``) by the outcome's name, or ``"reward"``; default: none.
         raw_samples: Sobol points tried at each step.
         search: one that rounds points, if not every point may be played (``MixedSearch``); only its rounding is used.
@@ -462,10 +464,10 @@ class SafePointPolicy(LimitedPolicy):
         lost = ~certain
         self._check_not_lost(lost, "point found")
         if self.when_empty == "safe_points" and bool(lost.any()):
-            initial = self._playable(self.safe_points.movedim(1, 0), domain)
-            index, _, _ = self._scored(initial, time)
-            index = index.masked_fill(~domain.contains(initial).mT, torch.finfo(index.dtype).min)
-            best = torch.where(lost.unsqueeze(-1), _taken(initial, index.argmax(-1)), best)
+            initial, counts = self._initial(domain)
+            index = self._scored(initial, time)[0].masked_fill(~counts, -torch.inf)
+            here = (lost & counts.any(-1)).unsqueeze(-1)
+            best = torch.where(here, _taken(initial, index.argmax(-1)), best)
         self._record(share, lost)
         index, _, _ = self._scored(best.unsqueeze(0), time)
         return Choice(best, {"index": index.squeeze(-1), "certain": ~lost})
@@ -475,14 +477,11 @@ class SafePointPolicy(LimitedPolicy):
         seed = (1_000_003 * self._seed + self.choices.steps) % 2**31
         S, low, high = self.replicates, *domain.bounds
         raw = self._playable(domain.samples(self.raw_samples, seed, S), domain)
-        told = self.safe_points.movedim(1, 0)
-        initial = self._playable(told, domain)
+        initial, counts = self._initial(domain)
         X = torch.cat([raw, initial, domain.fix(self._played.movedim(1, 0))])
         trusted = torch.zeros(S, len(X), dtype=torch.bool, device=X.device)
-        # Not where the step fixes other coordinates, or where the point was rounded to another.
-        rounding = _SAME * self.choices.domain.bounds.diff(dim=0)
-        given = ((initial - told).abs() <= rounding).all(-1).mT
-        trusted[:, len(raw) : len(raw) + len(initial)] = given & (self._first() | (self.trust == "always"))
+        vouched = counts & (self._first() | (self.trust == "always"))
+        trusted[:, len(raw) : len(raw) + len(initial)] = vouched
         inside = domain.contains(X).mT
         generator = torch.Generator().manual_seed(seed)
         share, best, kept = None, X[0], trusted[:, 0]
@@ -503,6 +502,15 @@ class SafePointPolicy(LimitedPolicy):
             trusted = torch.cat([kept, torch.zeros_like(inside[:, 1:])], -1)
         assert share is not None
         return best, some.squeeze(-1), share
+
+    def _initial(self, domain: Domain) -> tuple[Tensor, Tensor]:
+        """``safe_points`` as the step may play them, (k, S, d), and which of them count, (S, k): those in its domain
+        that are not moved by its fixed coordinates or by rounding."""
+        told = self.safe_points.movedim(1, 0)
+        initial = self._playable(told, domain)
+        rounding = _SAME * self.choices.domain.bounds.diff(dim=0)
+        same = ((initial - told).abs() <= rounding).all(-1)
+        return initial, (same & domain.contains(initial)).mT
 
     def _playable(self, X: Tensor, domain: Domain) -> Tensor:
         """The points of the step's domain that may be played, nearest to X (n, S, d)."""

@@ -256,6 +256,29 @@ def test_or_what_is_vouched_for_or_nothing(over):
     assert described(stops.state_dict()) == before
 
 
+ELSEWHERE = {
+    "arms": [~torch.isin(torch.arange(N), torch.tensor([2, 4]))],
+    "points": [
+        Domain(torch.tensor([[0.0, -1.0], [0.2, 3.0]]).double()),
+        Domain(SQUARE.bounds, fixed_features={1: 2.5}),
+        Domain(SQUARE.bounds, [(torch.tensor([0, 1]), torch.ones(2).double(), 2.0)]),
+    ],
+}
+
+
+@pytest.mark.parametrize("over", ["arms", "points"])
+def test_what_is_vouched_for_is_played_only_at_a_step_that_allows_it(over):
+    given = {"safe_arms": ~ELSEWHERE["arms"][0]} if over == "arms" else {}
+    vouched, likeliest = (
+        impossible(over, **given, when_empty=rule) for rule in (f"safe_{over}", "likeliest")
+    )
+    for step, elsewhere in enumerate(ELSEWHERE[over]):
+        choice, expected = (one.choose(float(step), elsewhere) for one in (vouched, likeliest))
+        assert torch.equal(choice.arm, expected.arm)
+        assert bool(elsewhere[choice.arm] if over == "arms" else elsewhere.contains(choice.arm))
+        assert not bool(choice.why["certain"])
+
+
 @pytest.mark.parametrize("trust", ["start", "always"])
 def test_a_safe_point_is_not_vouched_for_at_another_value_of_a_coordinate(trust):
     ours = impossible("points", trust=trust)
