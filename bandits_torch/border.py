@@ -107,7 +107,7 @@ class Times:
         """The number of a time, and the value of ``zone`` once the time is accepted; changes nothing. Raises ValueError
         for a time of another kind than those before."""
         moment = self._moment(name, value)
-        if isinstance(value, np.integer | np.floating):
+        if isinstance(value, np.integer | np.floating) and not isinstance(value, np.timedelta64):
             value = value.item()
         if moment is None:
             zone, number = "number", validation.finite_number(name, value)

@@ -107,6 +107,16 @@ def test_dates_of_every_kind_are_one_time(date):
     assert live.drop(before="2026-07-01T14:00") == 1
 
 
+@pytest.mark.parametrize("unit", ["h", "s", "ns"])  # NumPy counts nanoseconds as a plain integer
+def test_a_duration_is_no_time_in_whatever_unit(unit):
+    hours = np.array([1, 2], f"timedelta64[{unit}]")
+    live = AskTell.auto(2)
+    for duration in (hours[0], pd.Timedelta(hours[0])):
+        refused(live, lambda duration=duration: live.ask(duration), "time must be a finite number, got")
+    with pytest.raises(ValueError, match="history_times must be a finite number, got"):
+        AskTell.auto(2, history=torch.rand(2, 2).double(), history_times=hours)
+
+
 def test_a_day_is_its_midnight():
     live = AskTell.auto(2, time_unit="D")
     assert live.ask(NOON.date()).time == dt.datetime(2026, 7, 1)
