@@ -303,8 +303,9 @@ class AskTell(Watched, Described):
 
         ``time``: a number, or a date (``time_unit``).
 
-        ``available``: over arms, a mask, also as a list of booleans or of names, or the step's ``ArmContext``; over a
-        domain, the ``Domain`` of this step, or settings by name that are fixed (a value) or narrower (``(low, high)``).
+        ``available``: over arms, a mask, also as a list of booleans or of names, or a ``Series`` of booleans by name,
+        or the step's ``ArmContext``; over a domain, the ``Domain`` of this step, or settings by name that are fixed (a
+        value) or narrower (``(low, high)``).
 
         ``context``: over arms, the context of the step instead of an ``ArmContext``: a number, numbers (c,) or (S, c),
         or one of ``context_names``. The reward is learned with it, whenever it is told.

@@ -48,9 +48,15 @@ def number_of_arm(name: str, arm: str, names: Sequence[str] | None) -> int:
 
 
 def mask_of_arms(available: Any, names: tuple[str, ...] | None, num_arms: int) -> Any:
-    """The mask (N,) for a list of booleans or of names; anything else, such as a tensor, is returned as it is."""
+    """The mask (N,) for a list of booleans or of names, or a ``Series`` of booleans, by name if its index holds words;
+    anything else, such as a tensor, is returned as it is."""
     if not isinstance(available, (*_SEQUENCES, set, frozenset)):
         return available
+    by_name = isinstance(available, pd.Series) and is_sequence_of_words(available.index)
+    if by_name and names is not None and pd.api.types.is_bool_dtype(available):
+        right = sorted(available.index) == sorted(names)
+        validation.require(right, "available", [*available.index], f"a boolean for each of {names}")
+        available = available[list(names)]
     given = list(available)
     if given and all(isinstance(one, bool | np.bool_) for one in given):
         validation.require(len(given) == num_arms, "available", available, f"{num_arms} booleans")
