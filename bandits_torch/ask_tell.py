@@ -455,6 +455,10 @@ class AskTell(Watched, Described):
             over_points = self.policy.dim > 0
             expected = f"(N, {self.policy.dim}) points" if over_points else "None if arms are played"
             validation.require((points is not None) == over_points, "points", points, expected)
+            if points is not None:
+                size = validation.finite_tensor("points", points).shape
+                fits = len(size) == 2 and size[0] > 0 and size[1] == self.policy.dim
+                validation.shape_is("points", points, fits, f"(N, {self.policy.dim}), N >= 1")
             inside = self.policy.innermost
             believes = "one that predicts: an IndexPolicy, or an average over members"
             validation.require(hasattr(inside, "marginals"), "policy", type(inside).__name__, believes)

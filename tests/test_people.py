@@ -231,6 +231,18 @@ def test_settings_by_name_are_asked_learned_predicted_and_kept(tmp_path):
     assert 20 <= one.name["price"] <= 25
     mean, _ = live.predict(15, [x | {"mode": mode, "price": 30.0} for mode in ("a", "b")])
     assert mean[0, 1] > mean[0, 0]
+    point = question.arm[0]
+    others = [
+        x,
+        [point.tolist()],
+        point.numpy(),
+        pd.DataFrame([x]),
+        point,
+        point[None, None],
+        point[None, :2],
+    ]
+    for wrong in (*others, torch.zeros(0, len(point)).double(), point[None] / 0):
+        refused(live, lambda wrong=wrong: live.predict(15, wrong), "points must")
     with pytest.raises(ValueError, match=r"built in the same way: policy"):
         load_policy(tmp_path / "state", AskTell.auto(SETTINGS | {"mode": ["a", "b", "d"]}))
 
