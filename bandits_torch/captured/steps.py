@@ -228,7 +228,10 @@ class IndexSteps(CapturedSteps):
         """Clock, drift, normal numbers, and the observations that leave the window."""
         k, belief, given = len(times), self.belief, dict[str, Tensor]()
         device = self.model.noise_variance.device
-        if isinstance(self.policy, RewardImprovementPolicy):  # a plain step may have changed them
+        # A plain step, or a compiled block, may have changed these.
+        if self._clock is not None:
+            self._clock.copy_(torch.as_tensor(self.policy.clock))
+        if isinstance(self.policy, RewardImprovementPolicy):
             self.largest.copy_(self.policy.largest)
         if self._clock is None and self.policy.width is not None:
             clock = cast(int, self.policy.clock)
@@ -341,7 +344,7 @@ class IndexSteps(CapturedSteps):
         else:
             self._held += k
         belief.count(k)
-        policy.clock = self._clock.clone() if self._clock is not None else cast(int, policy.clock) + k
+        policy.clock = cast(Tensor, self._clock).clone() if self.by_mask else policy.clock + k
         if isinstance(policy, RewardImprovementPolicy):
             policy.largest = self.largest.clone()
         policy.used_width = rows["width"][-1] if "width" in rows else None

@@ -56,6 +56,7 @@ CASES = {
     "tv_gp_ucb": ("tv_gp_ucb", "tv-gp", {"num_arms": 30}, {}),
     "ui_gp_ucb": ("ui_gp_ucb", "tv-gp", {"num_arms": 30}, {}),
     "et_gp_ucb, restarts": ("et_gp_ucb", "gp", {"num_arms": 30}, OFTEN),
+    "et_gp_ucb, drift": ("et_gp_ucb", "tv-gp", {"num_arms": 12}, OFTEN),
     "et_gp_ucb, none": ("et_gp_ucb", "gp", {"num_arms": 30}, {}),
     "igp_ucb, factor": ("igp_ucb", "gp", {"num_arms": 30}, {"form": "factor"}),
     "sw_gp_ucb, factor": ("sw_gp_ucb", "gp", {"num_arms": 30}, {"form": "factor", "window": 20}),

@@ -79,6 +79,20 @@ def test_so_it_is_of_draws_from_a_window(window, blocks):
     torch.testing.assert_close(policy.model.joint(), plain.model.joint(), rtol=1e-8, atol=1e-9)
 
 
+@pytest.mark.parametrize("name", ["igp_ucb", "gp_ts", "gp_ei", "gp_pi, of rewards", "et_gp_ucb, restarts"])
+def test_every_replicate_keeps_its_own_count_of_rewards_after_a_reset_of_some(name):
+    runs = []
+    for capture in (False, 7):
+        policy, problem = built(name)
+        run(policy, problem, 20, seed=7, capture=capture)
+        policy.reset(torch.tensor([False, True, False]))
+        runs.append((run(policy, problem, 30, seed=8, capture=capture), policy))
+    (expected, plain), (history, policy) = runs
+    same(history, expected, 1e-9)
+    assert torch.equal(policy.clock, plain.clock)
+    assert policy.clock.unique().numel() > 1
+
+
 @pytest.mark.parametrize("name", ["igp_ucb", "et_gp_ucb, restarts", "igp_ucb, factor"])
 def test_without_numba_and_where_the_loop_cannot_blocks_are_plain_calls(name, monkeypatch):
     if name == "igp_ucb":
