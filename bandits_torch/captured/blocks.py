@@ -18,7 +18,6 @@ from botorch.acquisition.analytic import LogExpectedImprovement
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.arm_context import mask_of
 from bandits_torch.captured.steps import (
     ArmSteps,
     AveragingSteps,
@@ -35,6 +34,7 @@ from bandits_torch.models.arms.covariance_form import CovarianceForm
 from bandits_torch.models.arms.members import PENDING, ArmMembers, SmoothMembers
 from bandits_torch.policies.arm_policy import ArmPolicy
 from bandits_torch.policies.averaging import ModelAveraging
+from bandits_torch.policies.choices.arms import Arms
 from bandits_torch.policies.index import IndexPolicy, RewardImprovementPolicy
 from bandits_torch.policies.learned_units import MemberScale
 from bandits_torch.policies.policy import Policy
@@ -310,21 +310,46 @@ class ProblemInputs:
             raise refused(type(problem).__name__, why)
         self.problem, self.streams = problem, streams
         self._none = torch.zeros(streams.replicates, dtype=torch.long, device=problem.arms.device)
+        self._arms = Arms(problem.num_arms, streams.replicates)
+        self._shapes = (problem.num_arms,), (streams.replicates, problem.num_arms)
 
     def given(self, first: int, count: int) -> Given:
         """Expected rewards (k, R, N), noise (k, S) and, if arms are not available, masks (k, 1, N) or (k, S, N). The
         first dimension is 1 if expected rewards or masks do not change."""
         steps, problem = range(first, first + count), self.problem
         given = {
-            "expected": _stacked([problem.expected_rewards(step) for step in steps]),
+            "expected": _stacked(self._each(problem.expected_rewards, steps)),
             "noise": torch.stack([problem.noise(step, self._none, self.streams) for step in steps]),
         }
-        masks = [mask_of(problem.available(step)) for step in steps]
+        masks = self._each(self._mask, steps)
         if any(mask is not None for mask in masks):
             every = torch.ones(problem.num_arms, dtype=torch.bool, device=problem.arms.device)
-            filled = [(every if mask is None else mask).reshape(-1, problem.num_arms) for mask in masks]
-            given["available"] = _stacked(filled)
+            filled = [every if mask is None else mask for mask in masks]
+            if len({mask.dim() for mask in filled}) > 1:
+                filled = list(torch.broadcast_tensors(*filled))
+            available = _stacked(filled)
+            given["available"] = available.reshape(len(available), -1, problem.num_arms)
+            if available.is_cpu and not bool(available.any(-1).all()):
+                for mask in filled:
+                    self._arms.check_available(mask)
         return given
+
+    def _mask(self, step: int) -> Tensor | None:
+        """The mask of a step, checked as in a plain step, but not whether it leaves an arm."""
+        mask = self.problem.available(step)
+        usual = type(mask) is Tensor and mask.dtype == torch.bool and mask.shape in self._shapes
+        if mask is not None and not usual:
+            self._arms.check_available(cast(Any, mask))
+        return cast(Any, mask)
+
+    def _each(self, ask: Callable[[int], Any], steps: range) -> list[Any]:
+        """What ``ask`` returns at these steps, tensors or None. Copies if it writes to tensors that it returned before,
+        and in inference mode, which does not count writes."""
+        if not (torch.is_inference_mode_enabled() or self.problem.arms.is_inference()):
+            found = [(one, one if one is None else one._version) for one in map(ask, steps)]
+            if all(one is None or one._version == count for one, count in found):
+                return [one for one, _ in found]
+        return [one if one is None else one.clone() for one in map(ask, steps)]
 
 
 def at_step(values: Tensor, j: int) -> Tensor:
@@ -341,9 +366,12 @@ def pulled(given: Given, j: int, arm: Tensor) -> tuple[Tensor, Tensor]:
 def _stacked(values: list[Tensor]) -> Tensor:
     first = values[0]
     same = all(
-        value.data_ptr() == first.data_ptr()
-        and value.shape == first.shape
-        and value.stride() == first.stride()
+        value is first
+        or (
+            value.data_ptr() == first.data_ptr()
+            and value.shape == first.shape
+            and value.stride() == first.stride()
+        )
         for value in values
     )
     return first.unsqueeze(0) if same else torch.stack(values)

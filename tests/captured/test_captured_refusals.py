@@ -4,7 +4,7 @@ import pytest
 import torch
 from gpytorch.kernels import RBFKernel
 
-from bandits_torch import ArmGP, IndexPolicy, OnlineGP, UpperConfidenceBound, make, recipes, run
+from bandits_torch import ArmContext, ArmGP, IndexPolicy, OnlineGP, UpperConfidenceBound, make, recipes, run
 from bandits_torch.captured.blocks import ProblemInputs
 from bandits_torch.kernels import SpatioTemporalKernel, WienerKernel
 from bandits_torch.policies.forgetting import SlidingWindow
@@ -116,6 +116,31 @@ class StepNoise(NoisyArms):
 
     def noise(self, step, arm, streams):
         return streams.normal()
+
+
+@pytest.mark.parametrize("policy", ["gp_ucb", "ucb1"])
+@pytest.mark.parametrize(
+    "mask",
+    [
+        torch.zeros(12, dtype=torch.bool),
+        torch.ones(12),
+        torch.ones(12, dtype=torch.long),
+        torch.ones(11, dtype=torch.bool),
+        torch.ones(1, dtype=torch.bool),
+        torch.ones(3, 12, dtype=torch.bool),
+        [True] * 12,
+        ArmContext(torch.ones(1)),
+    ],
+)
+def test_masks_that_plain_steps_refuse_in_the_same_words(policy, mask):
+    said = []
+    for capture in (False, 8):
+        problem = make("gp", replicates=2, num_arms=12)
+        problem.available = lambda step: mask if step == 20 else None
+        with pytest.raises(ValueError, match="available must") as refusal:
+            run(recipes.build(policy, problem, replicates=2, horizon=30), problem, 30, capture=capture)
+        said.append(str(refusal.value))
+    assert said[0] == said[1]
 
 
 def test_problems_whose_rewards_cannot_be_laid_out_and_one_that_says_its_can():

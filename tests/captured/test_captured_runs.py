@@ -371,6 +371,32 @@ def test_blocks_of_any_length_give_the_same_run():
         same(run(*built("sw_gp_ucb"), HORIZON, seed=7, capture=length), expected)
 
 
+def varies(problem, what):
+    """The problem with masks of two shapes or none; or masks and rewards written into one tensor at every step."""
+    drawn = torch.Generator().manual_seed(0)
+    masks = torch.rand(HORIZON + 1, REPLICATES, problem.num_arms, generator=drawn) < 0.5
+    masks[..., 0] = True
+    if what == "masks":
+        problem.available = lambda step: (None, masks[step], masks[step, 0])[step // 3 % 3]
+        return problem
+    functions = torch.randn(HORIZON + 1, *problem.functions.shape, generator=drawn).double()
+    mask, rewards = masks[0].clone(), functions[0].clone()
+    problem.available = lambda step: mask.copy_(masks[step])
+    problem.expected_rewards = lambda step: rewards.copy_(functions[step])
+    return problem
+
+
+@pytest.mark.parametrize("what", ["masks", "one tensor"])
+@pytest.mark.parametrize("name", ["igp_ucb", "auto", "ucb1"])
+def test_blocks_see_the_masks_and_rewards_of_every_step(what, name):
+    runs = []
+    for capture in (False, True):
+        problem = make("gp", replicates=REPLICATES, num_arms=12, seed=3)
+        policy = recipes.build(name, problem, replicates=REPLICATES, horizon=60)
+        runs.append(run(policy, varies(problem, what), 60, seed=7, capture=capture))
+    same(*runs)
+
+
 def test_bad_rewards_are_found_at_the_end_of_a_block():
     policy, problem = built("igp_ucb")
     problem.functions[1, :] = torch.nan
