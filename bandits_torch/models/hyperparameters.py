@@ -322,20 +322,9 @@ def fit_hyperparameters(
     count = model.batch_shape.numel()
     among = listed and all(0 <= m < count for m in members)
     validation.require(among, "members", members, f"integers from 0 to {count - 1}")
-    kernel = model.kernel if isinstance(model, OnlineGP) else model.prior.kernel
-    expected = "one without transforms: a model from a SingleTaskGP learns by model.refit()"
-    validation.require(not isinstance(kernel, TransformedKernel), "model.kernel", kernel, expected)
-    if isinstance(model, OnlineGP):
-        constant = isinstance(model.prior_mean, ConstantMean)
-        validation.require(constant, "model.prior_mean", model.prior_mean, "a ConstantMean, to be learned")
-        numbers = model.noise_variance.numel(), model.prior_mean.constant.numel()
-        expected = f"{count} numbers each, one for each member"
-        validation.require(
-            numbers == (count, count), "model's noise_variance and prior_mean", numbers, expected
-        )
-    (model if isinstance(model, OnlineGP) else model.belief).check_one_noise()
+    check_learnable(model)
+    kernel = _kernel_of(model)
     before = copy.deepcopy(kernel.state_dict())
-    _check_of_members(kernel, count)
     noise = model.noise_variance.expand(model.batch_shape).reshape(count).clone()
     mean = _prior_means(model)
     fitted = []
@@ -366,9 +355,21 @@ def fit_hyperparameters(
     return fitted
 
 
-def _check_of_members(kernel: Kernel, count: int) -> None:
-    """Raise ValueError unless each of ``count`` members has its own hyperparameters: otherwise all would get the values
-    fitted to the rewards of one."""
+def check_learnable(model: ArmGP | OnlineGP) -> None:
+    """Raise ValueError unless ``fit_hyperparameters`` can fit the model: each member needs hyperparameters of its own,
+    because otherwise all would get the values fitted to the rewards of one."""
+    kernel, count = _kernel_of(model), model.batch_shape.numel()
+    expected = "one without transforms: a model from a SingleTaskGP learns by model.refit()"
+    validation.require(not isinstance(kernel, TransformedKernel), "model.kernel", kernel, expected)
+    if isinstance(model, OnlineGP):
+        constant = isinstance(model.prior_mean, ConstantMean)
+        validation.require(constant, "model.prior_mean", model.prior_mean, "a ConstantMean, to be learned")
+        numbers = model.noise_variance.numel(), model.prior_mean.constant.numel()
+        expected = f"{count} numbers each, one for each member"
+        validation.require(
+            numbers == (count, count), "model's noise_variance and prior_mean", numbers, expected
+        )
+    (model if isinstance(model, OnlineGP) else model.belief).check_one_noise()
     replicates = count // len(kernel.kernels) if isinstance(kernel, StackedKernel) else count
     for part in kernel.modules():
         learns = isinstance(part, Kernel) and next(part.parameters(recurse=False), None) is not None
@@ -376,6 +377,10 @@ def _check_of_members(kernel: Kernel, count: int) -> None:
             own, shape = part.batch_shape.numel() == replicates, tuple(part.batch_shape)
             expected = f"({replicates},), as from learnable(..., replicates={replicates})"
             validation.require(own, "model's kernel.batch_shape", shape, expected)
+
+
+def _kernel_of(model: ArmGP | OnlineGP) -> Kernel:
+    return model.kernel if isinstance(model, OnlineGP) else model.prior.kernel
 
 
 def _member(kernel: Kernel, index: int) -> Kernel:

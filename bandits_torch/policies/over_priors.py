@@ -25,7 +25,12 @@ from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.domain import Domain
 from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.hyperparameters import fit_hyperparameters, kernel_inputs, mean_offsets
+from bandits_torch.models.hyperparameters import (
+    check_learnable,
+    fit_hyperparameters,
+    kernel_inputs,
+    mean_offsets,
+)
 from bandits_torch.models.online_model import require_within
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.choices import choices_over
@@ -574,8 +579,8 @@ class LearnedHyperparameters(WrappingPolicy):
         budget: seconds that the fits of one step may take together; runs then depend on the machine, and ``trace``
             has the total time, ``fit_seconds``. None: no limit.
 
-    Raises ValueError for a policy of another kind, counts that are not integers >= 1, and a ``tolerance`` or a
-    ``budget`` that is not positive.
+    Raises ValueError for a policy of another kind, a model that ``fit_hyperparameters`` refuses, counts that are not
+    integers >= 1, and a ``tolerance`` or a ``budget`` that is not positive.
     """
 
     policy: IndexPolicy | PriorElimination
@@ -597,6 +602,7 @@ class LearnedHyperparameters(WrappingPolicy):
         fits = fits and not policy.takes_contexts
         expected = "an index policy over an ArmGP or OnlineGP without contexts, or prior elimination over an OnlineGP"
         validation.require(fits, "policy", policy, expected)
+        check_learnable(policy.model)
         self.policy = policy
         policy.choices.takes_noise = False  # the fit assumes one noise variance
         self.dim = policy.dim

@@ -8,7 +8,7 @@ import torch
 from gpytorch.kernels import RBFKernel
 from gpytorch.means import LinearMean
 
-from bandits_torch import Domain, OnlineGP, UpperConfidenceBound, recipes
+from bandits_torch import Domain, IndexPolicy, OnlineGP, UpperConfidenceBound, recipes
 from bandits_torch.models import learnable
 from bandits_torch.models.candidate_priors import CandidatePrior
 from bandits_torch.policies import ContextualPolicy, LearnedHyperparameters, Observation
@@ -90,7 +90,13 @@ def test_what_it_cannot_wrap_is_refused():
         model, UpperConfidenceBound, choices=LINE.bounds, context_dim=1, width=width
     )
     eye, tenth = torch.eye(3).double(), torch.tensor(0.1).double()
+    with_slopes = IndexPolicy(over_lines, UpperConfidenceBound, choices=LINE, width=width)
+    shared = recipes.gp_ucb(torch.arange(3.0).double().unsqueeze(-1), rbf(1.0), 0.1, replicates=2)
     for message, call in {
+        r"model\.prior_mean must be a ConstantMean, to be learned": lambda: LearnedHyperparameters(
+            with_slopes
+        ),
+        r"kernel\.batch_shape must be \(2,\), as from learnable": lambda: LearnedHyperparameters(shared),
         "policy must be an index policy": lambda: LearnedHyperparameters(recipes.random(5)),
         "policy must be an index policy .* without contexts": lambda: LearnedHyperparameters(under_contexts),
         "learn_hyperparameters must be False": lambda: recipes.gp_ucb(
