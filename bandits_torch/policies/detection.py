@@ -246,8 +246,8 @@ class Master(Policy):
     * test 2: the mean of f~ - y over the steps t' since the block began is >= fall rho^(t').
 
     Args:
-        base: makes a fresh base policy of S replicates, which can ``learn_where``: an ``IndexPolicy`` over an ``ArmGP``
-            that keeps everything. Its acquisition draws no random numbers; its ``Choice.why["index"]`` is f~.
+        base: makes a fresh base policy of S replicates, an ``IndexPolicy`` that ``learns_where`` and whose acquisition
+            draws no random numbers; its ``Choice.why["index"]`` is f~.
         rho: rho(t), the base's mean regret over t steps, non-increasing.
         thresholds: of the tests.
         num_arms, replicates, seed, first_replicate: N, S, and the random schedule's numbers.
@@ -260,7 +260,7 @@ class Master(Policy):
     The copy that plays now learns the reward. So a reward whose choice was made before the last reward was learned is a
     ValueError.
 
-    Raises ValueError for ``replicates`` or ``num_arms`` below 1, and for a base that cannot ``learn_where``.
+    Raises ValueError for ``replicates`` or ``num_arms`` below 1, and for a base of another kind or size.
     """
 
     needs_unit = "it learns rewards in turn, with the optimism of their choice in units of reward"
@@ -290,10 +290,15 @@ class Master(Policy):
             ReplicateStreams(seed, 1, purpose="schedule", first=first + s) for s in range(replicates)
         ]
         self._blocks = [_Block(s, rho, thresholds, streams) for s, streams in enumerate(self._streams)]
-        self._bases = [base()]
-        expected = f"a function that makes a policy of {replicates} replicates with learn_where"
-        fits = hasattr(self._bases[0], "learn_where") and self._bases[0].replicates == replicates
-        validation.require(fits, "base", base, expected)
+        self._bases = [one := base()]
+        fits = (
+            isinstance(one, IndexPolicy)
+            and one.learns_where
+            and not getattr(one.acquisition, "is_draw", False)
+        )
+        fits = fits and (one.replicates, one.num_arms) == (replicates, num_arms)
+        expected = f"an IndexPolicy of {replicates} replicates over {num_arms} arms that learns_where and draws nothing"
+        validation.require(fits, "base", base, f"a function that makes {expected}")
         self._begin()
 
     def _playing(self) -> Iterator[tuple[IndexPolicy, Tensor]]:

@@ -186,15 +186,16 @@ class IndexPolicy(Policy):
         if over is True or (isinstance(over, Tensor) and bool(over.any())):
             self.restart(over)
 
-    def learn_where(self, observation: Observation, where: Tensor) -> None:
-        """``learn_checked`` only in the replicates with ``where`` (S,) True.
+    @property
+    def learns_where(self) -> bool:
+        """Whether the policy can ``learn_where``: it is over an ``ArmGP``, without contexts, and keeps everything."""
+        keeps = type(self.forgetting) is KeepEverything
+        return isinstance(self.model, ArmGP) and keeps and not self.takes_contexts
 
-        Raises ValueError for a model other than an ``ArmGP``, and for a policy that forgets.
-        """
-        fits = isinstance(self.model, ArmGP) and type(self.forgetting) is KeepEverything
-        validation.require(
-            fits, "policy", type(self.forgetting).__name__, "one over an ArmGP that keeps everything"
-        )
+    def learn_where(self, observation: Observation, where: Tensor) -> None:
+        """``learn_checked`` in replicates with ``where`` (S,) True. Raises ValueError unless it ``learns_where``."""
+        expected = "one over an ArmGP that keeps everything, without contexts"
+        validation.require(self.learns_where, "policy", type(self.forgetting).__name__, expected)
         batch = self.model.batch_shape
         arm, reward = observation.arm.reshape(batch), observation.reward.reshape(batch)
         cast(ArmGP, self.model).take(arm, reward, observation.time, late=True, where=where)

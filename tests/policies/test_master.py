@@ -6,16 +6,16 @@ import pickle
 import pytest
 import torch
 
-from bandits_torch import History, Policy, recipes, run
-from bandits_torch.policies import Choice, Observation
+from bandits_torch import History, IndexPolicy, recipes, run
+from bandits_torch.policies import Choice, LearnedHyperparameters, Observation
 from bandits_torch.policies.detection import Master, MasterThresholds, simulated_rate
 from bandits_torch.problems import SwitchingFunctions
 from bandits_torch.theory import MaximumGain
 from tests.reference.plain_master import PlainMaster
 
 
-class Optimist(Policy):
-    replicates, num_arms = 1, 3
+class Optimist(IndexPolicy):
+    replicates, num_arms, acquisition, learns_where = 1, 3, None, True
 
     def __init__(self) -> None:
         self.learnt = 0
@@ -126,9 +126,20 @@ def test_calibrated_it_finds_what_changes_alone_and_where_others_restart_at_othe
 
 
 def test_bases_that_cannot_learn_in_some_replicates_and_thresholds_of_nothing_are_refused() -> None:
+    about = 3, torch.eye(3), 0.1
     for match, call in (
-        ("base must be .* a policy of 2 replicates", lambda base: Master(lambda: 3, *base, replicates=2)),
-        ("base must be", lambda base: Master(lambda: recipes.ucb1(3, replicates=2), *base, replicates=2)),
+        ("base must be .* of 2 replicates over 3 arms", lambda base: Master(lambda: 3, *base, replicates=2)),
+        *(
+            ("base must be", lambda base, one=one: Master(lambda: one, *base, replicates=2))
+            for one in (
+                recipes.ucb1(3, replicates=2),
+                recipes.gp_ucb(*about, replicates=1),
+                recipes.gp_ucb(4, torch.eye(4), 0.1, replicates=2),
+                recipes.gp_ts(*about, replicates=2),  # it draws
+                recipes.et_gp_ucb(*about, replicates=2),  # it forgets
+                LearnedHyperparameters(recipes.gp_ucb(*about, replicates=2)),  # it would learn none
+            )
+        ),
         ("horizon must be", lambda _: MasterThresholds.theory(0, 0.1)),
         ("delta must be", lambda _: MasterThresholds.theory(9, 0.0)),
         ("delta must be", lambda _: MasterThresholds.theory(9, 2.0)),
