@@ -131,9 +131,19 @@ def test_a_missing_name_of_a_context_is_refused_with_the_names():
             call(0.0)
 
 
-def test_a_prior_mean_that_is_taken_off_is_put_back_into_predictions():
-    plain = AskTell(CentredPolicy(recipes.gp_ucb(ARMS, kernel(), 0.01, width=2.0), 40.0))
-    known = AskTell(recipes.gp_ucb(ARMS, kernel(), 0.01, width=2.0, prior_mean=40.0))
+@pytest.mark.parametrize("over", ["arms", "points", "contexts"])
+def test_a_prior_mean_that_is_taken_off_is_put_back_into_predictions(over):
+    def build(**options):
+        if over == "contexts":
+            return contextual(**options)
+        return recipes.gp_ucb(ARMS if over == "arms" else DOMAIN, kernel(), 0.01, width=2.0, **options)
+
+    plain, known = AskTell(CentredPolicy(build(), 40.0)), AskTell(build(prior_mean=40.0))
+    told, context = {"points": ARMS if over == "points" else None}, over == "contexts"
+    told |= {"context": at(6)} if context else {}
     for asked in (plain, known):
-        play(asked, 6, lambda step: 40.0 + 0.1 * step, context=False)
-    torch.testing.assert_close(plain.predict(6.0), known.predict(6.0), rtol=0, atol=1e-9)
+        play(asked, 6, lambda step: 40.0 + 0.1 * step, context=context)
+    torch.testing.assert_close(plain.predict(6.0, **told), known.predict(6.0, **told), rtol=0, atol=1e-5)
+    for reward in (float("nan"), 1e200):
+        with pytest.raises(ValueError, match=r"^reward must be"):
+            plain.tell(plain.ask(6.0, **({"available": at(6)} if context else {})).id, reward)

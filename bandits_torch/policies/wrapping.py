@@ -110,7 +110,7 @@ class CentredPolicy(WrappingPolicy):
     another arm.
 
     Args:
-        policy: over arms; it learns the differences.
+        policy: it learns the differences.
         prior_mean: in units of reward.
 
     Source: ours, a shift of the rewards. Raises ValueError for a ``prior_mean`` that is not a finite number.
@@ -121,8 +121,10 @@ class CentredPolicy(WrappingPolicy):
         self.prior_mean = validation.finite_number("prior_mean", prior_mean)
 
     def learn(self, observation: Observation) -> None:
-        Arms(self.num_arms, self.replicates).check(observation)
-        self.policy.learn(replace(observation, reward=observation.reward - self.prior_mean))
+        reward = validation.of_shape("reward", observation.reward, (self.replicates,))
+        if reward.is_cpu:
+            validation.rewards("reward", reward)
+        self.policy.learn(replace(observation, reward=reward - self.prior_mean))
 
     def mean_rewards(self) -> Tensor | None:
         mean = self.policy.mean_rewards()
