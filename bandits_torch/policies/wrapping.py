@@ -244,7 +244,8 @@ class DoublingTrick(WrappingPolicy):
 
     3.4 times as much for a = 1/2, 2.5 times for a = 3/4 (the trick keeps polynomial bounds, not logarithmic ones). This
     holds for any reward functions. If they change, build the policy of every phase with a bound on the change in the
-    whole run.
+    whole run. Limits and prices of moves belong around this policy (``CostlyMoves``), because the policy of a new phase
+    does not know where the setting is.
 
     Rewards, pending pulls and drops of choices made in an earlier phase are ignored.
 
@@ -257,8 +258,8 @@ class DoublingTrick(WrappingPolicy):
     Cost: that of the policies, and of making about log2(T / ``first``) of them.
 
     Source: Auer, Cesa-Bianchi, Freund & Schapire 2002; Besson & Kaufmann 2018 (arXiv 1803.06971), the geometric trick.
-    Raises ValueError for a ``base`` that is not a function, or whose result is not a policy or has other numbers of
-    arms or replicates than before, and for a ``first`` below 1.
+    Raises ValueError for a ``base`` that is not a function, or whose result is not a policy, has phases itself, or has
+    other numbers of arms or replicates than before, and for a ``first`` below 1.
     """
 
     def __init__(self, base: Callable[[int], Policy], *, first: int = 64) -> None:
@@ -270,6 +271,11 @@ class DoublingTrick(WrappingPolicy):
     def _begin_phase(self, phase: int) -> None:
         policy = self.base(self.first * 2**phase)
         validation.instance("base", policy, Policy, "a function that makes a policy for a horizon")
+        inside: Any = policy
+        while isinstance(inside, WrappingPolicy):  # its choices would carry the phase of the outer one alone
+            doubles = isinstance(inside, DoublingTrick)
+            validation.require(not doubles, "base", inside, "a function that makes a policy without phases")
+            inside = inside.policy
         if phase:
             before = (self.replicates, self.num_arms, self.dim)
             now = (policy.replicates, policy.num_arms, policy.dim)

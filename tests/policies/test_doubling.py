@@ -7,7 +7,14 @@ import torch
 from gpytorch.kernels import RBFKernel
 
 from bandits_torch import load_policy, recipes, save_policy
-from bandits_torch.policies import CostlyMoves, DoublingTrick, Observation, Pending, RandomPolicy
+from bandits_torch.policies import (
+    CentredPolicy,
+    CostlyMoves,
+    DoublingTrick,
+    Observation,
+    Pending,
+    RandomPolicy,
+)
 from bandits_torch.state import differing
 
 ARMS = torch.linspace(0, 1, 8, dtype=torch.float64).unsqueeze(-1)
@@ -94,6 +101,7 @@ def test_what_does_not_fit_is_refused(tmp_path):
     first, last = (Observation(float(t), zero, torch.zeros(1).double(), {}) for t in (1, 2))
     grows.learn(first)
     other_base = DoublingTrick(lambda horizon: sliding(2 * horizon), first=4)
+    nested = DoublingTrick(sliding, first=2)
     of_no_phase = Observation(0.0, zero, torch.ones(1).double(), {"phase": "b"})
     for message, call in {
         "first was 4 and is 5": lambda: load_policy(tmp_path / "file", DoublingTrick(sliding, first=5)),
@@ -102,6 +110,7 @@ def test_what_does_not_fit_is_refused(tmp_path):
             of_no_phase
         ),
         "base must be a function that makes a policy": lambda: DoublingTrick(lambda horizon: horizon),
+        "a policy without phases": lambda: DoublingTrick(lambda horizon: CentredPolicy(nested, 1.0)),
         "base must be the same replicates, arms and dimension as before": lambda: grows.learn(last),
     }.items():
         with pytest.raises(ValueError, match=message):
