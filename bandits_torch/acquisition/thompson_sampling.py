@@ -587,9 +587,9 @@ class _PointDraw:
         self._path = width * scale * weights[-1]
         # (K + lambda I)^{-1} (y - m) for the mean, and (K + lambda I)^{-1} (g + e) for the draw.
         of_mean = torch.linalg.solve_triangular(upper, whitened.unsqueeze(-1), upper=True).squeeze(-1)
-        half = solve_lower(upper.mT, torch.where(rows.held, noisy, 0.0).unsqueeze(-1))
+        half = solve_lower(upper.mT, noisy.unsqueeze(-1))
         of_draw = torch.linalg.solve_triangular(upper, half, upper=True).squeeze(-1)
-        self._coefficients = (of_mean - width * of_draw) * rows.held
+        self._coefficients = of_mean - width * of_draw
         self._d = d
 
     @staticmethod

@@ -256,7 +256,7 @@ def held_data(model: ArmGP | OnlineGP, member: int) -> tuple[Tensor, Tensor]:
     """The observations of one member, oldest first: kernel inputs (n, D), and rewards less ``mean_offsets``, (n,)."""
     if isinstance(model, OnlineGP):
         rows = model.data.of(member)
-        return rows.inputs[rows.held], rows.targets[rows.held]
+        return rows.inputs, rows.targets
     arm, reward, time, valid = (column[member] for column in model.held())
     X = torch.stack([arm[valid].to(time), time[valid]], -1)[:, : 1 + model.drifts]
     return kernel_inputs(model, X, member), reward[valid] - mean_offsets(model, X, member)

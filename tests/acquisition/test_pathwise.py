@@ -184,17 +184,22 @@ def assert_drawn_as_alone(model, kernels, X, seed=5):
     with torch.no_grad():
         together = PathwisePointDraw(model, 1.0, time=now, seeds=[seed + k for k in range(3)])(X)
         assert together.shape == (4, 3)
-        inputs, targets = model.train_inputs[0], model.train_targets
+        rows = model.data.rows()
         for k, kernel in enumerate(kernels):
-            alone = OnlineGP(kernel, 0.05, prior_mean=0.4, input_dim=X.shape[-1])
-            alone.observe(inputs[k], targets[k].unsqueeze(-1))
+            alone, held = OnlineGP(kernel, 0.05, prior_mean=0.4, input_dim=X.shape[-1]), rows.held[k]
+            if bool(held.any()):
+                alone.observe(rows.inputs[k][held], rows.targets[k][held].unsqueeze(-1))
             own = PathwisePointDraw(alone, 1.0, time=now, seeds=[seed + k])(X.squeeze(1))
             torch.testing.assert_close(own, together[:, k], rtol=0, atol=1e-9)
 
 
-def test_members_of_a_batch_draw_as_they_would_alone():
-    model = taught_model(TIME_KERNELS["forgetting"], (3,))
-    assert_drawn_as_alone(model, [model.kernel] * 3, torch.rand(4, 1, 1, 3).double())
+@pytest.mark.parametrize("name", ["static", "forgetting"])
+@pytest.mark.parametrize("forget", [0, 3, 8])
+def test_members_of_a_batch_draw_as_they_would_alone_whatever_others_forget(name, forget):
+    model = taught_model(TIME_KERNELS[name], (3,))
+    if forget:
+        model.forget(forget, torch.tensor([True, False, True]))
+    assert_drawn_as_alone(model, [model.kernel] * 3, torch.rand(4, 1, 1, model.input_dim).double())
 
 
 @pytest.mark.parametrize("batch", [1, 3])

@@ -327,11 +327,18 @@ class GrowingCholesky(ResizableState):
         return Rows(self.inputs[..., :t, :], targets, empty, upper, whitened, self.held[..., :t])
 
     def of(self, member: int) -> Rows:
-        """``rows`` of one member, by its number in the flattened batch."""
+        """The ``rows`` that one member holds, by its number in the flattened batch."""
         rows, batch = self.rows(), self.batch_shape
         parts = (getattr(rows, field.name) for field in fields(rows))
         wide = (part.expand(*batch, *part.shape[len(batch) :]) for part in parts)
-        return Rows(*(part.reshape(batch.numel(), *part.shape[len(batch) :])[member] for part in wide))
+        own = Rows(*(part.reshape(batch.numel(), *part.shape[len(batch) :])[member] for part in wide))
+        if not self.ragged:
+            return own
+        at = own.held.nonzero().flatten()
+        corner = own.corner[at][:, at]  # null rows do not affect the others
+        return Rows(
+            own.inputs[at], own.targets[at], own.columns[:, at], corner, own.whitened[at], own.held[at]
+        )
 
     def solid(self) -> Tensor:
         """L^T, contiguous and cached until the buffer changes: every solve with a view would copy it."""
