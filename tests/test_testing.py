@@ -1,15 +1,19 @@
 """The laws for plug-ins hold for what the package has, and catch what breaks them."""
 
+import copy
 from dataclasses import replace
 from unittest import SkipTest
 
 import pytest
+import torch
 from gpytorch.kernels import Kernel
 
 from bandits_torch import recipes
 from bandits_torch.kernels import ExponentialForgettingKernel, WienerKernel
+from bandits_torch.policies import Observation
 from bandits_torch.problems import PROBLEMS, problem
 from bandits_torch.recipes.registration import REGISTERED
+from bandits_torch.state import HasState, copied
 from bandits_torch.testing import KernelLaws, ProblemLaws, RecipeLaws
 from tests.reference import all_recipes
 
@@ -60,6 +64,54 @@ def test_every_recipe_begins_anew_where_it_is_told_to(name, everywhere):
 
 PLAIN = [name for name in PROBLEMS if not problem.REGISTERED[name].needs_data]
 OVER_ARMS = [name for name in PLAIN if name in ("gp", "switching", "tv-gp", "cosine", "hills")]
+
+
+def keep_alike(policy, other):
+    """Give ``other`` what a reset of ``policy`` keeps, such as the points from which the next search starts."""
+    for name in policy._lasting:
+        setattr(other, name, copied(getattr(policy, name)))
+    for one, two in zip(policy._leaves(), other._leaves(), strict=True):
+        if isinstance(one, HasState):
+            keep_alike(one, two)
+
+
+OVER_POINTS = [name for name, about in REGISTERED.items() if about.points]
+OVER_POINTS += [name for name in all_recipes.OF_THEIR_OWN if "-" in name and name != "gp_ucb-learning"]
+TOGETHER_OVER_POINTS = {
+    "auto",
+    "auto-moves",
+    "safe_gp_ucb",
+}  # units, pace of time, points that a search tries again
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("everywhere", [True, False])
+@pytest.mark.parametrize("name", OVER_POINTS)
+def test_so_it_does_over_points(name, everywhere):
+    if not everywhere and name in TOGETHER_OVER_POINTS:
+        return
+
+    def play(policy, step, sign=1.0):
+        choice = policy.choose(float(step))
+        reward = problem.expected(1 + step, choice.arm).detach() * torch.tensor([1.0, -1.0, 0.5]) * sign
+        policy.learn(Observation(float(step), choice.arm, reward, choice.why))
+        return choice.arm
+
+    (policy, problem), (fresh, _) = (all_recipes.build_over_points(name, 3, 40) for _ in range(2))
+    restarted = torch.tensor([True, everywhere, True])
+    where = None if everywhere else restarted
+    for step in range(7):
+        play(policy, step)
+    other = copy.deepcopy(policy)
+    for one in (policy, fresh):
+        one.reset(where)
+    for source, target in zip(policy.random_streams(), fresh.random_streams(), strict=True):
+        target.load_state_dict(source.state_dict())
+    keep_alike(policy, fresh)
+    for step in range(7, 14):
+        found, new, same = (play(one, step, -1.0) for one in (policy, fresh, other))
+        expected = torch.where(restarted.unsqueeze(-1), new, same)
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-6, msg=f"step {step}")
 
 
 @pytest.mark.parametrize("law", laws_of(ProblemLaws), ids=name_of)
