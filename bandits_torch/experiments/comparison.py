@@ -394,10 +394,10 @@ def compare(
     advice = with_whole_run(advice, whole, bad, ahead, preferred=preferred)
     names = list(getattr(problem, "arm_names", ()))
     said = advice_of_record(advice, whole, bad, starts.steps, horizon, names)
-    chance = None
-    if advice.verdict == "random":  # which policy leads in the short plays is then chance
-        chance = "auto" if "auto" in raced else whole.policy
-    return Comparison([*said, *_of_earned(advice, earned, chance)], advice, starts, bad)
+    leader = None
+    if advice.verdict in ("random", "short"):  # which policy leads in the short plays is then chance
+        leader = "auto" if advice.verdict == "random" and "auto" in raced else whole.policy
+    return Comparison([*said, *_of_earned(advice, earned, leader)], advice, starts, bad)
 
 
 def _of_earned(advice: Advice, earned: Earned | None, policy: str | None = None) -> list[str]:

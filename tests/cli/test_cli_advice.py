@@ -63,6 +63,18 @@ def test_a_short_record_is_said_to_be_short(tmp_path, rows, played):
     assert "Too short to tell" in page
 
 
+@FEW_ROWS
+@pytest.mark.usefixtures("without_a_page")
+def test_of_a_short_record_the_earnings_told_are_of_the_policy_that_lost_least(tmp_path):
+    """Another policy leads in the short plays: a window costs little there, and more in a play through all rows."""
+    g = np.random.default_rng(0)
+    rewards = np.repeat([[0.0, 1.0, 0.2], [0.0, 0.9, 2.0]], [150, 100], 0) + 0.1 * g.normal(size=(250, 3))
+    asked = ["--policies", "ucb1,sliding_window_ucb", "--option", "sliding_window_ucb.window=20", *GIVEN]
+    output, advice, _ = raced(tmp_path, rewards, *asked)
+    assert (advice["verdict"], advice["policy"]) == ("short", "sliding_window_ucb")
+    assert "ucb1 lost least, which may be chance.\nucb1 earned a reward of" in output
+
+
 @pytest.mark.usefixtures("without_a_page")
 def test_replicates_of_a_simulation_are_compared(tmp_path):
     small = ["--problem", "gp", "--horizon", 60, "--option", "num_arms=20", "--policies", GOOD_AND_BAD]
