@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -334,15 +333,7 @@ def _written_share(share: float) -> str:
 def _when(table: RewardTable, row: int) -> str:
     if table.times is None:
         return f"row {row + 1}"
-    time = table.times[row].item()
-    if table.in_seconds and not table.dated:
-        return f"{'-' if time < 0 else ''}{timedelta(seconds=abs(time))}"
-    if table.in_seconds:
-        moment = datetime.fromtimestamp(time, UTC)
-        if moment.microsecond:
-            return moment.strftime("%Y-%m-%d %H:%M:%S.%f").rstrip("0")
-        return moment.strftime("%Y-%m-%d %H:%M:%S").removesuffix(":00")
-    return f"time {time:.15g}"
+    return table.when(row) if table.in_seconds else f"time {table.when(row)}"
 
 
 def _without_cycles(

@@ -11,6 +11,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -285,9 +286,21 @@ class RewardTable:
         if bool(late.any()):
             row = int(late.nonzero()[0])
             raise ValueError(
-                f"times must increase from row to row, got {times[row].item()} in row {row + 1} "
-                f"and {times[row + 1].item()} in row {row + 2}"
+                f"times must increase from row to row, got {self.when(row)} in row {row + 1} "
+                f"and {self.when(row + 1)} in row {row + 2}"
             )
+
+    def when(self, row: int) -> str:
+        """The time of a row, counted from 0, as text: a date (with a time zone, in UTC), a duration, or a number."""
+        time = float(row) if self.times is None else self.times[row].item()
+        if not self.in_seconds:
+            return f"{time:.15g}"
+        if not self.dated:
+            return f"{'-' if time < 0 else ''}{timedelta(seconds=abs(time))}"
+        moment = datetime.fromtimestamp(time, UTC)
+        if moment.microsecond:
+            return moment.strftime("%Y-%m-%d %H:%M:%S.%f").rstrip("0")
+        return moment.strftime("%Y-%m-%d %H:%M:%S").removesuffix(":00")
 
     def forward_filled(self) -> RewardTable:
         """A copy in which an arm's last reward replaces missing ones; those before its first stay missing."""

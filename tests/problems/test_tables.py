@@ -112,11 +112,14 @@ FILES = {
     "number beyond float64": (b"time,a,b\n1,1e999,3\n", "rewards must be finite, got infinity in row 1"),
     "names repeated": (b"a,b,a\n1,2,3\n", r"arm names must be all different, got \['a'\]"),
     "time going backwards": (
-        b"time,a,b\n2,1,1\n1,1,1\n",
-        "times must increase.*2.0 in row 1 and 1.0 in row 2",
+        b"time,a,b\n2.5,1,1\n1,1,1\n",
+        "times must increase.* got 2.5 in row 1 and 1 in row 2",
     ),
-    "time repeated": (b"time,a,b\n1,1,1\n1,1,1\n", "times must increase.*1.0 in row 1 and 1.0 in row 2"),
-    "days going backwards": (b"time,a,b\n2024-01-02,1,1\n2024-01-01,1,1\n", "times must increase"),
+    "time repeated": (b"time,a,b\n1,1,1\n1,1,1\n", "times must increase.* got 1 in row 1 and 1 in row 2"),
+    "days going backwards": (
+        b"time,a,b\n2024-01-02,1,1\n2024-01-01,1,1\n",
+        "times must increase.* got 2024-01-02 00:00 in row 1 and 2024-01-01 00:00 in row 2",
+    ),
     "time missing": (b"time,a,b\n1,1,1\n,1,1\n", "row 2, column 'time' must hold a time"),
     "time of mixed types": (
         b"time,a,b\n1,1,1\n2020-01-01,1,1\n",
