@@ -333,7 +333,12 @@ class AskTell(Watched, Described):
                 validation.require(context is None, "context", context, expected)
                 if self.settings is not None:
                     available = self.settings.domain(available)
-            choices = self.policy.choose_many(number, wanted, available, pending)
+            try:
+                choices = self.policy.choose_many(number, wanted, available, pending)
+            except ValueError as error:
+                if str(error).startswith("time must be"):
+                    self._not_past("time", number)
+                raise
             if self.settings is not None:
                 choices = [replace(one, arm=self.settings.space.snap(one.arm)) for one in choices]
             self._times.zone = zone
@@ -462,8 +467,8 @@ class AskTell(Watched, Described):
             inside = self.policy.innermost
             believes = "one that predicts: an IndexPolicy, or an average over members"
             validation.require(hasattr(inside, "marginals"), "policy", type(inside).__name__, believes)
-            possible = self._latest is None or at >= self._latest or self.policy.knows_past
-            validation.require(possible, "at", at, f"at or after the latest reward learned, {self._latest}")
+            if not self.policy.knows_past:
+                self._not_past("at", at)
             beliefs: Any = self.policy
             known = not latent or isinstance(beliefs, LatentRewards)
             validation.require(known, "latent", latent, "False unless rewards are binary or counts")
@@ -475,6 +480,12 @@ class AskTell(Watched, Described):
                 validation.require(inside.takes_contexts, "context", context, f"None: {self.name} takes none")
             mean, variance = marginals(at, points if context is None else context)
             return mean, variance.clamp_min(0.0).sqrt()
+
+    def _not_past(self, name: str, number: float) -> None:
+        """Raise ValueError, with times as they are given, if the time is before that of the latest reward learned."""
+        if self._latest is not None and number < self._latest:
+            latest, given = self._times.shown(self._latest), self._times.shown(number)
+            raise ValueError(f"{name} must be at or after the latest reward learned, {latest}, got {given}")
 
     def _needs_no_context(self) -> None:
         """Raise ValueError if contexts have names: then one must be given."""

@@ -67,6 +67,18 @@ def test_where_stale_rewards_were_dropped_the_past_is_refused_and_the_present_to
         live.predict(5.0, POINTS)
 
 
+def test_a_past_date_is_refused_in_dates():
+    """Clocks without a zone are put back in autumn."""
+    live = AskTell.auto(["a", "b"], control="a", time_unit="h")
+    live.tell(live.ask("2026-10-25T02:30").id, 1.0)
+    for name, act in {"time": live.ask, "at": live.predict}.items():
+        with pytest.raises(
+            ValueError,
+            match=f"{name} must be at or after .* learned, 2026-10-25 02:30:00, got 2026-10-25 02:10:00",
+        ):
+            act("2026-10-25T02:10")
+
+
 @pytest.mark.parametrize("choices", [POINTS, DOMAIN], ids=["arms", "points"])
 @pytest.mark.parametrize("t0", [0.0, 1.7e9])
 def test_auto_refuses_the_past_itself_too(choices, t0):

@@ -78,6 +78,6 @@ def test_several_that_cannot_be_chosen_leave_none_asked():
     question = asked.ask(5.0)
     asked.tell(question.id, 1.0)
     asked.ask(5.0)
-    refused(asked, lambda: asked.ask(4.0, count=3), "time must be finite and at or after the latest")
+    refused(asked, lambda: asked.ask(4.0, count=3), "time must be at or after the latest reward learned, 5.0")
     none = torch.zeros(12, dtype=torch.bool)
     refused(asked, lambda: asked.ask(6.0, none, count=3), "available must")
