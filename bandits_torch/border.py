@@ -52,11 +52,11 @@ def mask_of_arms(available: Any, names: tuple[str, ...] | None, num_arms: int) -
     anything else, such as a tensor, is returned as it is."""
     if not isinstance(available, (*_SEQUENCES, set, frozenset)):
         return available
-    by_name = isinstance(available, pd.Series) and is_sequence_of_words(available.index)
-    if by_name and names is not None and pd.api.types.is_bool_dtype(available):
-        right = sorted(available.index) == sorted(names)
+    if isinstance(available, pd.Series) and is_sequence_of_words(available.index) and names is not None:
+        of_names = pd.api.types.is_bool_dtype(available)
+        right = not of_names or sorted(available.index) == sorted(names)
         validation.require(right, "available", [*available.index], f"a boolean for each of {names}")
-        available = available[list(names)]
+        available = available[list(names)] if of_names else available
     given = list(available)
     if given and all(isinstance(one, bool | np.bool_) for one in given):
         validation.require(len(given) == num_arms, "available", available, f"{num_arms} booleans")

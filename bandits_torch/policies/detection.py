@@ -246,8 +246,8 @@ class Master(Policy):
     * test 2: the mean of f~ - y over the steps t' since the block began is >= fall rho^(t').
 
     Args:
-        base: makes a fresh base policy of S replicates, an ``IndexPolicy`` that ``learns_where`` and whose acquisition
-            draws no random numbers; its ``Choice.why["index"]`` is f~.
+        base: makes a fresh base policy of S replicates, such as an ``IndexPolicy``, that ``learns_where`` and whose
+            acquisition draws no random numbers; its ``Choice.why["index"]`` is f~.
         rho: rho(t), the base's mean regret over t steps, non-increasing.
         thresholds: of the tests.
         num_arms, replicates, seed, first_replicate: N, S, and the random schedule's numbers.
@@ -291,13 +291,12 @@ class Master(Policy):
         ]
         self._blocks = [_Block(s, rho, thresholds, streams) for s, streams in enumerate(self._streams)]
         self._bases = [one := base()]
-        fits = (
-            isinstance(one, IndexPolicy)
-            and one.learns_where
-            and not getattr(one.acquisition, "is_draw", False)
-        )
+        draws = getattr(getattr(one, "acquisition", None), "is_draw", False)
+        fits = isinstance(one, Policy) and one.learns_where and not draws
         fits = fits and (one.replicates, one.num_arms) == (replicates, num_arms)
-        expected = f"an IndexPolicy of {replicates} replicates over {num_arms} arms that learns_where and draws nothing"
+        expected = (
+            f"a policy of {replicates} replicates over {num_arms} arms that learns_where and draws nothing"
+        )
         validation.require(fits, "base", base, f"a function that makes {expected}")
         self._begin()
 

@@ -187,7 +187,7 @@ class IndexPolicy(Policy):
             self.restart(over)
 
     @property
-    def learns_where(self) -> bool:
+    def learns_where(self) -> bool:  # type: ignore[override]
         """Whether the policy can ``learn_where``: it is over an ``ArmGP``, without contexts, and keeps everything."""
         keeps = type(self.forgetting) is KeepEverything
         return isinstance(self.model, ArmGP) and keeps and not self.takes_contexts

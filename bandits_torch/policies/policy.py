@@ -110,6 +110,7 @@ class Policy(Described, HasState, ABC):
             continues.
         needs_choices: why what it chooses must be played as it is; empty if another arm or point may be played instead.
         search: over a domain, what rounds the points of a policy that ``needs_choices``.
+        learns_where: whether it can learn a reward in some replicates only, with ``learn_where``, as ``Master`` needs.
         origin: how a recipe made it; None for a policy built otherwise.
         takes_contexts: whether ``choose`` and ``marginals`` take a context.
         knows_past: whether its posterior is also right at times before the latest reward learned, because it holds all
@@ -124,6 +125,7 @@ class Policy(Described, HasState, ABC):
     restarts_with_arms: str = ""
     needs_choices: str = ""
     search: PointSearch = PointSearch()
+    learns_where: bool = False
     origin: Origin | None = None
     takes_contexts: bool = False
     knows_past: bool = False

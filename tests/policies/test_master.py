@@ -6,7 +6,7 @@ import pickle
 import pytest
 import torch
 
-from bandits_torch import History, IndexPolicy, recipes, run
+from bandits_torch import History, Policy, recipes, run
 from bandits_torch.policies import Choice, LearnedHyperparameters, Observation
 from bandits_torch.policies.detection import Master, MasterThresholds, simulated_rate
 from bandits_torch.problems import SwitchingFunctions
@@ -14,8 +14,8 @@ from bandits_torch.theory import MaximumGain
 from tests.reference.plain_master import PlainMaster
 
 
-class Optimist(IndexPolicy):
-    replicates, num_arms, acquisition, learns_where = 1, 3, None, True
+class Optimist(Policy):
+    replicates, num_arms, learns_where = 1, 3, True
 
     def __init__(self) -> None:
         self.learnt = 0
