@@ -40,6 +40,7 @@ from bandits_torch.policies.learned_units import MemberScale
 from bandits_torch.policies.policy import Policy
 from bandits_torch.policies.sharing import FixedShare
 from bandits_torch.problems.problem import Problem, available_rewards
+from bandits_torch.state import writes
 from bandits_torch.streams import ReplicateStreams
 
 Block = Callable[[Given], Given]
@@ -346,8 +347,8 @@ class ProblemInputs:
         """What ``ask`` returns at these steps, tensors or None. Copies if it writes to tensors that it returned before,
         and in inference mode, which does not count writes."""
         if not (torch.is_inference_mode_enabled() or self.problem.arms.is_inference()):
-            found = [(one, one if one is None else one._version) for one in map(ask, steps)]
-            if all(one is None or one._version == count for one, count in found):
+            found = [(one, one if one is None else writes(one)) for one in map(ask, steps)]
+            if all(one is None or writes(one) == count for one, count in found):
                 return [one for one, _ in found]
         return [one if one is None else one.clone() for one in map(ask, steps)]
 
