@@ -110,7 +110,7 @@ def write_back(pairs: Iterable[tuple[Tensor, Tensor]]) -> None:
         olds.append(old)
         news.append(new)
     for olds, news in by_dtype.values():
-        torch._foreach_copy_(olds, news)
+        torch._foreach_copy_(olds, news)  # PyTorch has no public name for it
 
 
 class _NotStored(torch.nn.Module):
