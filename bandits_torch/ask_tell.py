@@ -65,6 +65,7 @@ class AskTell(Watched, Described):
     * Never: ``drop`` a question that nobody will answer. Until then it is pending and adds a step to every choice.
     * Threads: calls run one at a time, and numbers are unique. ``copy.deepcopy``, ``pickle`` and ``copy.copy`` wait for
       their turn, too, and make independent copies.
+    * Interrupts: a KeyboardInterrupt within ``tell`` may leave a reward half learned; then load the last save.
     * CPU threads: a call uses one thread if its step is small; a number that you set yourself stays (see ``run``).
     * Forks: in the child, calls that change anything raise RuntimeError, because the child would repeat the parent's
       questions and random numbers. They work again once the child has loaded the file that the processes share.
@@ -401,7 +402,7 @@ class AskTell(Watched, Described):
         outcomes: Sequence[Any] | None = None,
         noise_variance: Sequence[Any] | None = None,
     ) -> list[bool]:
-        """``tell`` several questions in this order: all of them or, with a ValueError, none.
+        """``tell`` several questions in this order: all of them or, with a ValueError or an interrupt, none.
 
         ``rewards``: a number or (S,) for each of ``ids``; ``outcomes`` and ``noise_variance`` likewise, if given.
         Cost: a ``tell`` for each, and a copy of the policy's state.

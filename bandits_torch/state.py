@@ -229,11 +229,11 @@ def only_where(where: Tensor | None, *parts: HasState) -> Iterator[None]:
 
 @contextmanager
 def unchanged_on_error(*parts: Any) -> Iterator[None]:
-    """If the block raises an exception, the parts go on from their states before it."""
+    """If the block raises an exception or is interrupted, the parts go on from their states before it."""
     before = [_state_of(part) for part in parts]
     try:
         yield
-    except Exception:
+    except BaseException:
         for part, state in zip(parts, before, strict=True):
             part.load_state_dict(state)
         raise

@@ -8,6 +8,7 @@ import torch
 from bandits_torch import ArmGP, AskTell, load_policy, recipes, save_policy
 from bandits_torch.checkpoint import described
 from bandits_torch.policies.counted import as_gaussian, in_rewards
+from bandits_torch.state import differing
 from tests.reference.asking import alike, refused
 from tests.reference.kernels import rbf
 
@@ -204,6 +205,22 @@ def test_several_rewards_are_learned_all_or_none(ids, rewards, options, message)
     asked = AskTell(recipes.tv_gp_ucb(ARMS, KERNEL, 0.1))
     asked.ask(1.0, count=3)
     refused(asked, lambda: asked.tell_many(ids, rewards, **options), message)
+
+
+def test_several_rewards_are_learned_all_or_none_if_interrupted(monkeypatch):
+    asked = AskTell(recipes.tv_gp_ucb(ARMS, KERNEL, 0.1))
+    asked.ask(1.0, count=3)
+    before, learn = asked.state_dict(), asked.policy.learn
+
+    def interrupted(observation):
+        learn(observation)
+        if len(asked.open) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(asked.policy, "learn", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        asked.tell_many([0, 1, 2], [1.0, 2.0, 3.0])
+    assert not differing(asked.state_dict(), before)
 
 
 FACTOR, LATENT = {"form": "factor"}, "latent must be False unless rewards are binary or counts"
