@@ -30,6 +30,7 @@ import numpy as np
 import pandas as pd
 
 from bandits_torch import validation
+from bandits_torch.files import atomic_write
 
 _TEN_MINUTES = 600
 _HOUR = 3_600
@@ -253,22 +254,17 @@ def download(url: str, path: str | Path, *, timeout: float = 60.0) -> Path:
             found = hashlib.file_digest(opened, "sha256").hexdigest()
         _check(str(target), found, expected)
     else:
-        handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-        part = Path(name)
-        try:
-            with os.fdopen(handle, "wb") as opened:
-                found = _receive(url, opened, timeout)
+        with atomic_write(target) as opened:
+            found = _receive(url, opened, timeout)
             _check(url, found, expected)
-            os.replace(part, target)
-        finally:
-            part.unlink(missing_ok=True)
     if expected is None:
         warnings.warn(
             f"no checksum of {target.name} is known: trusting this file, and recording its SHA-256 {found} "
             f"in {record}",
             stacklevel=2,
         )
-        record.write_text(f"{found}  {target.name}\n", encoding="ascii")
+        with atomic_write(record) as opened:
+            opened.write(f"{found}  {target.name}\n".encode())
     return target
 
 

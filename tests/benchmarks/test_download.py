@@ -90,6 +90,10 @@ def test_first_download_is_trusted_with_a_warning_and_recorded(tmp_path: Path, s
     assert (tmp_path / "file").read_bytes() == CONTENT
     assert (tmp_path / "file.sha256").read_text() == f"{DIGEST}  file\n"
     assert _names(tmp_path) == ["file", "file.sha256"]
+    (tmp_path / "any").touch()
+    assert (
+        len({path.stat().st_mode for path in tmp_path.iterdir()}) == 1
+    )  # others may read it, as any new file
 
 
 def test_a_later_download_must_agree_with_the_record(tmp_path: Path, server: Server) -> None:
