@@ -52,11 +52,12 @@ def mask_of_arms(available: Any, names: tuple[str, ...] | None, num_arms: int) -
     anything else, such as a tensor, is returned as it is."""
     if not isinstance(available, (*_SEQUENCES, set, frozenset)):
         return available
-    if isinstance(available, pd.Series) and is_sequence_of_words(available.index) and names is not None:
-        of_names = pd.api.types.is_bool_dtype(available)
-        right = not of_names or sorted(available.index) == sorted(names)
-        validation.require(right, "available", [*available.index], f"a boolean for each of {names}")
-        available = available[list(names)] if of_names else available
+    if names and isinstance(available, pd.Series) and pd.api.types.is_bool_dtype(available):
+        index = list(available.index)
+        if is_sequence_of_words(index):
+            right = sorted(index) == sorted(names)
+            validation.require(right, "available", index, f"a boolean for each of {names}")
+            available = available[list(names)]
     given = list(available)
     if given and all(isinstance(one, bool | np.bool_) for one in given):
         validation.require(len(given) == num_arms, "available", available, f"{num_arms} booleans")
