@@ -471,7 +471,7 @@ class AskTell(Watched, Described):
             if not self.policy.knows_past:
                 self._not_past("at", at)
             beliefs: Any = self.policy
-            known = not latent or isinstance(beliefs, LatentRewards)
+            known = not latent or hasattr(beliefs, "latent_marginals")
             validation.require(known, "latent", latent, "False unless rewards are binary or counts")
             marginals = beliefs.latent_marginals if latent else beliefs.marginals
             context = border.context_of(context, self.context_names)

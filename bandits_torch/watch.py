@@ -24,7 +24,6 @@ from bandits_torch.border import Settings, Times
 from bandits_torch.files import atomic_write
 from bandits_torch.naming import counted
 from bandits_torch.policies.control import ControlledPolicy
-from bandits_torch.policies.counted import LatentRewards
 from bandits_torch.policies.policy import Policy
 from bandits_torch.policies.sharing import mixture_moments
 from bandits_torch.state import HasState
@@ -405,7 +404,7 @@ class Watched:
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Mean and ends of the interval of every arm, or of points (K, d): (S, N) or (S, K) each, NaN if unknown."""
         at, where = self._times.shown(now), {"points": points, "context": context}
-        latent = isinstance(self.policy, LatentRewards)
+        latent: Any = self.policy if hasattr(self.policy, "latent_marginals") else None
         try:
             mean, deviation = self.predict(at, **where)
             centre, spread = self.predict(at, **where, latent=True) if latent else (mean, deviation)
@@ -423,9 +422,7 @@ class Watched:
         for share in ((1 - level) / 2, (1 + level) / 2):
             z = _standard_quantile(parts, share) if parts is not None else float(ndtri(share))
             end = centre + z * spread
-            if latent:
-                end = end.sigmoid() if self.policy.rewards == "binary" else end.exp()  # type: ignore[attr-defined]
-            ends.append(end)
+            ends.append(latent.in_rewards(end) if latent else end)
         return mean, *ends
 
     def _beliefs_of_settings(self, now: float, level: float, inside: Any) -> pd.DataFrame:

@@ -2,6 +2,7 @@
 
 import math
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -9,8 +10,10 @@ import pandas as pd
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel
+from scipy.special import ndtri
 
 from bandits_torch import AskTell, load_policy, recipes, save_policy
+from bandits_torch.policies import ControlledPolicy, CostlyMoves, LatentRewards
 from bandits_torch.problems import Log
 from tests.reference import all_recipes, plain_best
 from tests.reference.asking import bits
@@ -124,15 +127,19 @@ def test_a_context_or_time_that_does_not_fit_is_refused_and_not_unknown():
     assert listed.beliefs(context=0)["mean"].notna().all()
 
 
-def test_rewards_of_0_and_1_have_intervals_between_0_and_1():
-    live = AskTell(recipes.gp_ucb(ARMS, RBFKernel(), 1.0), rewards="binary")
-    for k in range(10):
-        question = live.ask(float(k))
-        live.tell(question.id, float(int(question.arm) == 2))
-    table = live.beliefs(level=0.99)
-    assert (table["lower"] > 0).all()
-    assert (table["upper"] < 1).all()
-    assert table["probability_best"].idxmax() == table["mean"].idxmax()
+@pytest.mark.parametrize("kind", ["binary", "counts"])
+def test_rewards_of_0_and_1_and_counts_have_intervals_of_such_whatever_is_around_the_policy(kind):
+    for around in (None, partial(CostlyMoves, move_price=0.1), partial(ControlledPolicy, control=0)):
+        policy, alone = recipes.gp_ucb(ARMS, RBFKernel(), 1.0), around is None
+        live = AskTell(policy, rewards=kind) if alone else AskTell(around(LatentRewards(policy, kind)))
+        for k in range(10):
+            question = live.ask(float(k))
+            live.tell(question.id, float(int(question.arm) == 2))
+        table = live.beliefs(level=0.99)
+        mean, deviation = (one[0].numpy() for one in live.predict(10.0, latent=True))
+        ends = [mean + ndtri(share) * deviation for share in (0.005, 0.995)]
+        expected = np.exp(ends) if kind == "counts" else 1 / (1 + np.exp(np.negative(ends)))
+        np.testing.assert_allclose(table[["lower", "upper"]].to_numpy().T, expected, rtol=1e-12)
 
 
 def test_when_an_arm_was_played_in_dates():

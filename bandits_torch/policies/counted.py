@@ -83,6 +83,10 @@ class LatentRewards(WrappingPolicy):
         m, v = in_rewards(self.rewards, mean, variance)
         return m.to(mean), v.to(mean)
 
+    def in_rewards(self, f: Tensor) -> Tensor:
+        """The expected reward at f, a probability or a rate."""
+        return _expected(self.rewards, f)
+
 
 def as_gaussian(kind: str, y: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
     """The observation z and its noise variance r, (S,) each, that change N(mean, variance) like the reward y."""

@@ -48,6 +48,8 @@ class WrappingPolicy(Policy):
     mean_rewards = _of_inner()
     trace = _of_inner()
     marginals = _of_inner()
+    latent_marginals = _of_inner()  # which only ``LatentRewards`` has
+    in_rewards = _of_inner()
 
     def _around(self, policy: Policy) -> None:
         validation.instance("policy", policy, Policy, "a Policy")
