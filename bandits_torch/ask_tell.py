@@ -407,8 +407,12 @@ class AskTell(Watched, Described):
         ``rewards``: a number or (S,) for each of ``ids``; ``outcomes`` and ``noise_variance`` likewise, if given.
         Cost: a ``tell`` for each, and a copy of the policy's state.
         """
-        ids, given = list(ids), {"rewards": rewards, "outcomes": outcomes, "noise_variance": noise_variance}
-        columns = {name: [None] * len(ids) if each is None else list(each) for name, each in given.items()}
+        ids = border.listed("ids", ids)
+        given = {"rewards": rewards, "outcomes": outcomes, "noise_variance": noise_variance}
+        columns = {
+            name: [None] * len(ids) if each is None else border.listed(name, each)
+            for name, each in given.items()
+        }
         for name, each in columns.items():
             fits = len(each) == len(ids)
             validation.require(fits, name, given[name], f"one for each of the {len(ids)} ids")
@@ -506,7 +510,7 @@ class AskTell(Watched, Described):
         with self._turn:
             if before is not None and before != float("inf"):
                 before, _ = self._times.read("before", before)
-            named = set() if ids is None else {self._known(id) for id in ids}
+            named = set() if ids is None else {self._known(id) for id in border.listed("ids", ids)}
             held = len(self._open)
             for id, one in list(self._open.items()):
                 if id in named or (before is not None and one.time < before):

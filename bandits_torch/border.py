@@ -384,6 +384,16 @@ def numbers(name: str, value: Any) -> Tensor:
     return validation.rewards(name, numbers.detach())
 
 
+def listed(name: str, value: Any) -> list[Any]:
+    """The items of a sequence other than text. Raises ValueError for anything else."""
+    try:
+        items = None if isinstance(value, str) else list(value)
+    except TypeError:
+        items = None
+    validation.require(items is not None, name, value, "a list")
+    return cast(list[Any], items)
+
+
 def for_each(name: str, value: Tensor, replicates: int) -> Tensor:
     """A number for each replicate, (S,)."""
     fits = value.shape in ((), (replicates,))

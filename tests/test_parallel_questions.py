@@ -61,9 +61,16 @@ def test_a_question_that_is_dropped_gives_its_place_back(name):
     assert torch.equal(dropping.ask(9.0).arm, live(name).ask(9.0).arm)
 
 
-def test_what_cannot_be_dropped_is_refused():
+def test_what_cannot_be_dropped_or_told_together_is_refused():
     asked = live()
-    asked.ask(0.0)
+    question = asked.ask(0.0)
+    for one in (0, question, "0", None, torch.tensor(0)):
+        refused(asked, lambda one=one: asked.tell_many(one, [1.0]), "ids must be a list, got")
+        if one is not None:
+            refused(asked, lambda one=one: asked.drop(ids=one), "ids must be a list, got")
+    for reward in (1.0, "1", torch.tensor(1.0)):
+        refused(asked, lambda reward=reward: asked.tell_many([0], reward), "rewards must be a list, got")
+    refused(asked, lambda: asked.tell_many([0], [1.0], noise_variance=0.1), "noise_variance must be a list")
     refused(asked, lambda: asked.drop(), "before and ids must be a time, or numbers of questions, not both")
     refused(asked, lambda: asked.drop(1.0, ids=[0]), "before and ids must be")
     refused(asked, lambda: asked.drop(ids=[0, 5]), "id must be the number of a question, 0 to 0, got 5")
