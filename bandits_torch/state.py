@@ -253,9 +253,10 @@ def copied(value: Any) -> Any:
     return value
 
 
-def writes(tensor: Tensor) -> int:
-    """How often the tensor's memory was written to: PyTorch's own count, for which it has no public name."""
-    return tensor._version
+def writes(tensor: Tensor) -> object:
+    """How often the tensor's memory was written to: PyTorch's own count, for which it has no public name. Tensors made
+    in inference mode have none: it is new each time, so that they count as written to."""
+    return object() if tensor.is_inference() else tensor._version
 
 
 def differing(one: Any, other: Any, where: str = "state") -> list[str]:

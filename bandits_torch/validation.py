@@ -191,6 +191,14 @@ def covariance(name: str, value: Tensor) -> Tensor:
     return value
 
 
+def gradients() -> torch.enable_grad:
+    """A block that records gradients, also within ``torch.no_grad``. Raises ValueError within ``torch.inference_mode``,
+    which records none."""
+    on = torch.is_inference_mode_enabled()
+    require(not on, "torch.inference_mode", on, "off for a search by gradients; torch.no_grad may be on")
+    return torch.enable_grad()
+
+
 def is_number(value: Any) -> TypeGuard[float]:
     """Whether this is a float, or an integer that float64 can hold; NaN and infinity are floats."""
     if isinstance(value, int):

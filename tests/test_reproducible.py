@@ -61,6 +61,33 @@ def test_so_it_is_over_points_within_what_a_search_rounds(name, full, monkeypatc
             )
 
 
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("name", [*recipes.RECIPES, *all_recipes.WITH_SETTINGS])
+def test_without_gradients_it_is_the_same_run(name, mode):
+    expected = played(name, 2)
+    with mode():
+        history = played(name, 2)
+    assert torch.equal(history.arms, expected.arms)
+    assert torch.equal(history.rewards, expected.rewards)
+    for note, values in expected.trace.items():
+        torch.testing.assert_close(history.trace[note], values, rtol=0, atol=0, equal_nan=True, msg=note)
+
+
+@pytest.mark.parametrize("name", ["gp_ei", "auto"])
+def test_points_are_searched_where_gradients_are_off_and_not_where_they_cannot_be_turned_on(name):
+    def over_points():
+        return run(*all_recipes.build_over_points(name, 1, 2), 2)
+
+    expected = over_points()
+    with torch.no_grad():
+        history = over_points()
+    assert torch.equal(history.arms, expected.arms)
+    assert torch.equal(history.best, expected.best)
+    with torch.inference_mode(), pytest.raises(ValueError, match=r"torch\.inference_mode must be off"):
+        over_points()
+
+
 @pytest.mark.slow
 def test_one_thread_or_two_play_the_same_arms():
     """Two in a process of their own, whose threads wait passively, or they would burn the cores."""

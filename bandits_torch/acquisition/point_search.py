@@ -129,18 +129,19 @@ class PointSearch:
             begin = torch.cat([begin, member.reshape(-1, 1, 1)], -1)
             if unit.inequality_constraints:
                 options["max_optimization_problem_aggregation_size"] = 1
-        X, found = optimize_acqf(
-            inside,
-            bounds,
-            q=1,
-            num_restarts=len(begin),
-            batch_initial_conditions=begin,
-            fixed_features=fixed or None,
-            inequality_constraints=list(unit.inequality_constraints) or None,
-            options=options,
-            return_best_only=False,
-            retry_on_optimization_warning=False,
-        )
+        with validation.gradients():
+            X, found = optimize_acqf(
+                inside,
+                bounds,
+                q=1,
+                num_restarts=len(begin),
+                batch_initial_conditions=begin,
+                fixed_features=fixed or None,
+                inequality_constraints=list(unit.inequality_constraints) or None,
+                options=options,
+                return_best_only=False,
+                retry_on_optimization_warning=False,
+            )
         lowest = torch.finfo(box.dtype).min
         best = cast(Tensor, found).nan_to_num(nan=lowest, neginf=lowest).reshape(rounds, -1).max(0)
         points = X[:, 0, : domain.dim].reshape(rounds, replicates, -1).to(box)

@@ -344,12 +344,11 @@ class ProblemInputs:
         return cast(Any, mask)
 
     def _each(self, ask: Callable[[int], Any], steps: range) -> list[Any]:
-        """What ``ask`` returns at these steps, tensors or None. Copies if it writes to tensors that it returned before,
-        and in inference mode, which does not count writes."""
-        if not (torch.is_inference_mode_enabled() or self.problem.arms.is_inference()):
-            found = [(one, one if one is None else writes(one)) for one in map(ask, steps)]
-            if all(one is None or writes(one) == count for one, count in found):
-                return [one for one, _ in found]
+        """What ``ask`` returns at these steps, tensors or None; copies if it writes to tensors that it returned
+        before."""
+        found = [(one, one if one is None else writes(one)) for one in map(ask, steps)]
+        if all(one is None or writes(one) == count for one, count in found):
+            return [one for one, _ in found]
         return [one if one is None else one.clone() for one in map(ask, steps)]
 
 

@@ -113,7 +113,8 @@ def maximum(
     if hints is not None:
         raw = torch.cat([raw, hints[domain.contains(hints)]])
     raw = domain.fix(raw.unsqueeze(1).repeat(1, replicates, 1))
-    return torch.stack([_maximum_of(function, domain, raw, k) for k in range(replicates)])
+    with validation.gradients():
+        return torch.stack([_maximum_of(function, domain, raw, k) for k in range(replicates)])
 
 
 def _maximum_of(function: Callable[[Tensor], Tensor], domain: Domain, raw: Tensor, k: int) -> Tensor:

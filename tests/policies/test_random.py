@@ -31,12 +31,14 @@ def test_arms_are_uniform_over_what_is_available_and_replicates_differ(mask):
         assert chi_square(arms[:, k], allowed, 5) < {2: 13.9, 3: 16.3, 4: 18.5}[len(allowed) - 1]
 
 
-def test_a_mask_emptied_in_place_is_noticed():
-    policy, mask = RandomPolicy(3), torch.ones(3, dtype=torch.bool)
-    policy.choose(1.0, mask)
-    mask.zero_()
-    with pytest.raises(ValueError, match="at least one arm"):
-        policy.choose(2.0, mask)
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.inference_mode])  # the latter counts no writes
+def test_a_mask_emptied_in_place_is_noticed(mode):
+    with mode():
+        policy, mask = RandomPolicy(3), torch.ones(3, dtype=torch.bool)
+        policy.choose(1.0, mask)
+        mask.zero_()
+        with pytest.raises(ValueError, match="at least one arm"):
+            policy.choose(2.0, mask)
 
 
 BOUNDS = torch.tensor([[0.0, 0.0], [1.0, 2.0]], dtype=torch.float64)
