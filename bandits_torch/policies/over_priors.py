@@ -602,8 +602,8 @@ class LearnedHyperparameters(WrappingPolicy):
         fits = fits and not policy.takes_contexts
         expected = "an index policy over an ArmGP or OnlineGP without contexts, or prior elimination over an OnlineGP"
         validation.require(fits, "policy", policy, expected)
-        check_learnable(cast(ArmGP | OnlineGP, policy.model))
         self.policy = policy
+        check_learnable(self.model)
         policy.choices.takes_noise = False  # the fit assumes one noise variance
         self.dim = policy.dim
         self.every = validation.positive_integer("every", every)
