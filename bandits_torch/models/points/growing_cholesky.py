@@ -359,7 +359,7 @@ class GrowingCholesky(ResizableState):
         self._padded.take(self.upper, self.size)
         return self._padded.solve(right)
 
-    _solid: tuple[Tensor, int, int, Tensor] | None = None
+    _solid: tuple[Tensor, object, int, Tensor] | None = None
     _padded: PaddedFactor | None = None
 
     def __getstate__(self) -> dict[str, Any]:
