@@ -61,9 +61,11 @@ def find_periods(rewards: np.ndarray, times: np.ndarray | None = None) -> list[P
 
     Drift that is seen only at regular times, such as weekdays, looks like a cycle. So if an arm's rewards are missing
     periodically, or rows come at times such as 0, .4, 1, 1.4, 2, the gaps are bridged by straight lines. A short cycle
-    between such gaps then also appears at the sums and differences of its frequency with theirs. In such an arm no
-    cycle shorter than two of its median gaps, apart from gaps below an eighth of the mean, is searched for. If at most
-    half of the frequencies remain, the arm does not count for common cycles.
+    between such gaps then also appears at the sums and differences of its frequency with theirs. So if most arms have
+    such gaps, each further cycle is searched for in what the clearer ones, subtracted with six harmonics by least
+    squares, leave of these arms. In such an arm no cycle shorter than two of its median gaps, apart from gaps below an
+    eighth of the mean, is searched for. If at most half of the frequencies remain, the arm does not count for common
+    cycles.
 
     Args:
         rewards: (T, N), NaN where missing. Only the last 2048 rows with a reward are used.
@@ -86,26 +88,50 @@ class Record:
         self.frequency = k / self.span
         self.taper = np.sin(np.pi * self.times / self.span)[:, None] ** 2
         self.waves = Waves(self.times, self.frequency)
+        self.rewards, held = rewards, ~np.isnan(rewards)
+        self.resolved = np.full(rewards.shape[1], len(k))  # how many frequencies an arm's rewards resolve
+        self.bridged = np.zeros(rewards.shape[1], dtype=bool)  # arms with periodic gaps: see ``find_periods``
+        gappy = np.flatnonzero(~held.all(0))
+        for n, regular in zip(gappy, self.peaks(held[:, gappy].astype(float), _LEVEL, 1), strict=True):
+            if any(regular):
+                self.bridged[n] = True
+                steps = np.diff(self.times[held[:, n]])
+                apart = steps[steps >= steps.mean() / _DENSEST]  # times that nearly coincide resolve nothing
+                self.resolved[n] = np.sum(self.frequency * np.median(apart) <= 0.5 + 1e-9)
+        self.most_bridged = 2 * self.bridged.sum() > len(self.bridged)
+        self.centred = self._centred(rewards)
+
+    def _centred(self, rewards: np.ndarray) -> np.ndarray:
+        """Rewards without a straight line, in units of their standard deviation, 0 where missing or not resolved."""
         held = ~np.isnan(rewards)
+        centred = np.zeros_like(rewards)
         slope = np.polynomial.polynomial.Polynomial
-        self.centred = np.zeros_like(rewards)
-        for n in np.flatnonzero(held.sum(0) >= _FEWEST // 2):
+        for n in np.flatnonzero((held.sum(0) >= _FEWEST // 2) & (self.resolved > _FEWEST // 4)):
             at = held[:, n]
             residual = rewards[at, n] - slope.fit(self.times[at], rewards[at, n], 1)(self.times[at])
             spread = residual.std()
             if spread > 1e-12 * np.abs(rewards[at, n]).max():
-                self.centred[at, n] = residual / spread
-        # Periodic gaps are bridged: see ``find_periods``.
-        self.resolved = np.full(rewards.shape[1], len(k))  # how many frequencies an arm's rewards resolve
-        gappy = np.flatnonzero(~held.all(0))
-        for n, regular in zip(gappy, self.peaks(held[:, gappy].astype(float), _LEVEL, 1), strict=True):
-            if any(regular):
-                at, seen = self.times[held[:, n]], self.centred[held[:, n], n]
-                self.centred[:, n] = np.interp(self.times, at, seen, left=0.0, right=0.0)
-                steps = np.diff(at)
-                apart = steps[steps >= steps.mean() / _DENSEST]  # times that nearly coincide resolve nothing
-                self.resolved[n] = np.sum(self.frequency * np.median(apart) <= 0.5 + 1e-9)
-        self.centred[:, self.resolved <= _FEWEST // 4] = 0.0
+                centred[at, n] = residual / spread
+            if self.bridged[n]:
+                seen = centred[at, n]
+                centred[:, n] = np.interp(self.times, self.times[at], seen, left=0.0, right=0.0)
+        return centred
+
+    def _without(self, cycles: Sequence[Period]) -> np.ndarray:
+        """``centred`` of what these cycles, fitted to each arm's rewards by least squares, leave of them."""
+        gap = float(np.median(np.diff(self.times)))
+        lengths = [gap * one.rounded(self.span, gap) for one in cycles]
+        orders = [(one, h) for one in lengths for h in range(1, _MOST_HARMONICS + 1) if one >= 2 * h * gap]
+        angles = [2 * np.pi * h * self.times / one for one, h in orders]
+        waves = [wave(angle) for angle in angles for wave in (np.cos, np.sin)]
+        design = np.stack([np.ones_like(self.times), *waves], 1)
+        ridge = _RIDGE * np.diag([1e-9] + [1.0] * (design.shape[1] - 1))
+        left = self.rewards.copy()
+        for n in np.flatnonzero(self.bridged):
+            at = ~np.isnan(left[:, n])
+            X = design[at]
+            left[at, n] -= X @ np.linalg.solve(X.T @ X + ridge, X.T @ left[at, n])
+        return self._centred(left)
 
     @staticmethod
     def of(rewards: np.ndarray, times: np.ndarray | None) -> Record | None:
@@ -140,26 +166,41 @@ class Record:
 
     def common_periods(self) -> list[Period]:
         """The cycles that ``find_periods`` returns."""
+        clear: list[Period] = []
+        centred = self.centred
+        while True:
+            for one in sorted(self._common(centred), key=lambda each: each.p_value):
+                if self._joins(clear, one) and self.most_bridged:
+                    centred = self._without(clear)  # in which the next one must be seen
+                    break
+            else:
+                return clear
+
+    def _common(self, centred: np.ndarray) -> list[Period]:
+        """Cycles of the leading principal components."""
         together = 2 * self.resolved > self.resolved.max()
-        u, s, _ = np.linalg.svd(self.centred * together, full_matrices=False)
+        u, s, _ = np.linalg.svd(centred * together, full_matrices=False)
         resolved = np.full(u.shape[1], self.resolved[together].min(initial=len(self.frequency)))
         kept = [i for i in range(min(_SERIES, len(s))) if s[i] > 1e-9 * max(s[0], 1e-300)]
-        found = [
+        return [
             Period(one.length, min(1.0, one.p_value * len(kept)))
             for peaks in self.peaks(u[:, kept], _LEVEL / max(1, len(kept)), 4 * _MOST, resolved[kept])
             for one in peaks
         ]
-        clear: list[Period] = []
-        for one in sorted(found, key=lambda each: each.p_value):
-            if any(self._repeats(one, other, range(1, 7)) for other in clear):
-                continue
-            parts = [other for other in clear if self._repeats(other, one, (2, 3))]
-            if parts:  # such as a day whose second harmonic is clearer than its first
-                clear[clear.index(parts[0])] = Period(one.length, parts[0].p_value)
-                clear = [other for other in clear if other not in parts]
-            elif len(clear) < _MOST:
-                clear.append(one)
-        return clear
+
+    def _joins(self, clear: list[Period], one: Period) -> bool:
+        """Add a cycle to the clearer ones, unless it is a harmonic of them or they are enough; whether it was added."""
+        if any(self._repeats(one, other, range(1, 7)) for other in clear):
+            return False
+        parts = [other for other in clear if self._repeats(other, one, (2, 3))]
+        if parts:  # such as a day whose second harmonic is clearer than its first
+            clear[clear.index(parts[0])] = Period(one.length, parts[0].p_value)
+            clear[:] = [other for other in clear if other not in parts]
+        elif len(clear) < _MOST:
+            clear.append(one)
+        else:
+            return False
+        return True
 
     def _repeats(self, one: Period, other: Period, orders: Iterable[int]) -> bool:
         """Whether ``one`` is a harmonic, of one of these orders, of ``other``, within the record's resolution."""
@@ -174,7 +215,10 @@ class Record:
         """
         N = self.centred.shape[1]
         found: dict[int, Period] = {}
-        for n, peaks in enumerate(self.peaks(self.centred, _LEVEL / N, 4, self.resolved)):
+        centred = self.centred
+        if common and self.most_bridged:
+            centred = np.where(self.bridged, self._without(common), centred)
+        for n, peaks in enumerate(self.peaks(centred, _LEVEL / N, 4, self.resolved)):
             for one in peaks:
                 ratios = np.array([one.length / other.length for other in common])[:, None]
                 m = np.arange(1, 7)

@@ -80,9 +80,13 @@ def test_a_length_is_said_as_a_whole_number_where_the_record_cannot_tell(length,
     assert Period(length, 0.01).rounded(span, size) == pytest.approx(rounded)
 
 
+WHICH = ["weekends", "nights", "weekdays", "office hours", "one arm", "every arm", "visits", "pairs"]
+
+
 def closed(rewards, which):
     """Of daily rows: no weekends; or one arm that is away on them; or each arm on days of its own. Of hourly ones: no
-    nights. Of visits: each measures twice within a hundredth, or at 2/5, of the time between them."""
+    nights, or weekdays alone, or both. Of visits: each measures twice within a hundredth, or at 2/5, of the time
+    between them."""
     t = np.arange(float(len(rewards)))
     if which in ("visits", "pairs"):
         twice = np.repeat(rewards, 2, axis=0)
@@ -90,28 +94,32 @@ def closed(rewards, which):
         return twice + 0.5 * noise, np.repeat(t, 2) + np.tile(
             [0.0, 0.01 if which == "visits" else 0.4], len(t)
         )
-    if which in ("weekends", "nights"):
-        open_ = t % 7 < 5 if which == "weekends" else (t % 24 >= 8) & (t % 24 < 20)
-        return rewards[open_], t[open_]
+    by_day, by_week = (t % 24 >= 8) & (t % 24 < 20), t % 168 < 120
+    hours = {"weekends": t % 7 < 5, "nights": by_day, "weekdays": by_week, "office hours": by_day & by_week}
+    if which in hours:
+        return rewards[hours[which]], t[hours[which]]
     for n in range(1 if which == "one arm" else rewards.shape[1]):
         rewards[(t + 2 * n) % 7 >= 5, n] = np.nan
     return rewards, t
 
 
-@pytest.mark.parametrize("which", ["weekends", "nights", "one arm", "every arm", "visits", "pairs"])
+@pytest.mark.parametrize("which", WHICH)
 def test_what_is_missing_at_regular_times_makes_no_cycle_of_drift(which):
     generator = np.random.default_rng(10)
     told = [find_periods(*closed(drift("walk in noise", generator, T=700), which)) for _ in range(20)]
     assert sum(map(bool, told)) <= 2  # of 20 at 1 %: three or more have probability 0.001
 
 
-@pytest.mark.parametrize("which", ["weekends", "nights", "one arm", "every arm", "visits", "pairs"])
+@pytest.mark.parametrize("which", WHICH)
 @pytest.mark.parametrize("length", [24.0, 33.0])
 def test_a_cycle_is_found_between_regular_gaps_and_no_other(which, length):
     generator = np.random.default_rng(11)
     rewards = drift("walk in noise", generator, T=960)
     rewards += 1.5 * np.sin(2 * np.pi * np.arange(960.0)[:, None] / length + generator.uniform(0, 6, 5))
-    assert [one.length for one in find_periods(*closed(rewards, which))] == [pytest.approx(length, rel=0.02)]
+    record = Record.of(*closed(rewards, which))
+    common = record.common_periods()
+    assert [one.length for one in common] == [pytest.approx(length, rel=0.02)]
+    assert record.own_periods(common) == {}
 
 
 def in_turn(rewards, every):
