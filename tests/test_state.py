@@ -232,3 +232,16 @@ def test_only_what_is_empty_at_the_start_may_be_larger_in_a_state(whole):
         ValueError, match=r"\['numbers'\]\['y'\] must have shape \(3, 2, 2\), got shape \(3, 2, 3\)"
     ):
         Whole().load_state_dict(state)
+
+
+@pytest.mark.parametrize("name", recipes.RECIPES)
+def test_numbers_that_a_policy_was_asked_for_may_be_written_to(name):
+    policy, problem = all_recipes.build(name, 2, 12)
+    run(policy, problem, 12)
+    model, asked = getattr(policy, "model", None), [policy.changes_found(), policy.mean_rewards()]
+    asked += [getattr(model, what, None) for what in ("num_observations", "information_gain")]
+    before = policy.state_dict()  # which the information gain of a sketch may have updated
+    for value in asked:
+        if isinstance(value, torch.Tensor):
+            value.add_(1)
+    assert differing(before, policy.state_dict()) == []

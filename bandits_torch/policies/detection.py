@@ -137,10 +137,10 @@ class DetectionAugmented(WrappingPolicy):
             self._changes = self._changes + changed
 
     def changes_found(self) -> Tensor:
-        return self._changes
+        return self._changes.clone()
 
     def trace(self) -> dict[str, Tensor | float]:
-        return self.policy.trace() | {"restarts": self._changes}
+        return self.policy.trace() | {"restarts": self.changes_found()}
 
     # -- state -----------------------------------------------------------------------------------------
 
@@ -346,13 +346,13 @@ class Master(Policy):
         self._restarts = self._restarts + self._detected
 
     def changes_found(self) -> Tensor:
-        return self._restarts
+        return self._restarts.clone()
 
     def trace(self) -> dict[str, Tensor | float]:
         """Restarts so far, 1 if a test fired, the block's order, and the order of the copy that plays next."""
         orders = [(block.order, block.copies[-1].order) for block in self._blocks]
         block, player = torch.tensor(orders, dtype=torch.float64).unbind(-1)
-        return {"restarts": self._restarts, "detected": self._detected, "block": block, "copy": player}
+        return {"restarts": self.changes_found(), "detected": self._detected, "block": block, "copy": player}
 
     # -- state -----------------------------------------------------------------------------------------
 

@@ -229,7 +229,7 @@ class IndexPolicy(Policy):
 
     def changes_found(self) -> Tensor | None:
         """Number of restarts by a forgetting rule that tests for changes."""
-        return self.restarts if self.forgetting.tests_changes else None
+        return self.restarts.clone() if self.forgetting.tests_changes else None
 
     def trace(self) -> dict[str, Tensor | float]:
         """The width used, the number of restarts so far, and the traces of the forgetting rule and the model."""

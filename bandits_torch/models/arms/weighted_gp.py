@@ -111,7 +111,7 @@ class WeightedGP(ArmModel):
     @property
     def num_observations(self) -> Tensor:
         """The number of observations since the last ``reset``, ``batch_shape``, whatever their weights."""
-        return self.count
+        return self.count.clone()
 
     @property
     def tells_past(self) -> bool:  # type: ignore[override]
@@ -129,7 +129,7 @@ class WeightedGP(ArmModel):
         if self._gain is None:
             factor = self._factor(self.square)[0]
             self._gain = factor.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-        return self._gain
+        return self._gain.clone()
 
     # -- learning --------------------------------------------------------------------------------------
 

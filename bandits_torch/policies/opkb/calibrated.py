@@ -210,13 +210,13 @@ class CalibratedOPKB(Policy):
             self._begin_blocks(begin)
 
     def changes_found(self) -> Tensor:
-        return self._restarts
+        return self._restarts.clone()
 
     def trace(self) -> dict[str, Tensor | float]:
         """Restarts so far, 1 if this step raised an alarm, the block's index, log of the alarm's statistic."""
         block = torch.tensor(self._block, dtype=self._playing.dtype)
         statistic = self._alarm.total.clamp_min(1e-30).log()
-        said: dict[str, Tensor | float] = {"restarts": self._restarts, "detected": self._detected}
+        said: dict[str, Tensor | float] = {"restarts": self.changes_found(), "detected": self._detected}
         return said | {"block": block, "log_statistic": statistic}
 
     def _begin_blocks(self, replicates: list[int]) -> None:
