@@ -172,13 +172,15 @@ def test_a_run_of_thompson_sampling_factors_no_matrix(monkeypatch):
     assert float(history.regret[:, -10:].mean()) < float(history.regret[:, :10].mean())
 
 
-def test_a_root_computed_after_observations_changes_as_little_as_the_covariance() -> None:
+@pytest.mark.parametrize("unit", [1.0, 2.0**-50])
+def test_a_root_computed_after_observations_changes_as_little_as_the_covariance(unit: float) -> None:
     """So a replicate draws the same alone as in a batch, whose sums round otherwise."""
     roots = []
     for seed in (0, 1):
         noise = torch.randn(6, 6, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-        model = ArmGP(6, torch.eye(6).double() + 1e-14 * (noise + noise.mT), 0.1, form="covariance")
-        model.observe_arms(torch.tensor(2), torch.tensor(1.0).double())
-        roots.append(model.joint_root()[1])
-    torch.testing.assert_close(roots[0] @ roots[0].mT, model.joint()[1], rtol=0, atol=1e-12)
+        covariance = torch.eye(6).double() + 1e-14 * (noise + noise.mT)
+        model = ArmGP(6, unit**2 * covariance, 0.1 * unit**2, form="covariance")
+        model.observe_arms(torch.tensor(2), torch.tensor(unit).double())
+        roots.append(model.joint_root()[1] / unit)
+    torch.testing.assert_close(roots[0] @ roots[0].mT, model.joint()[1] / unit**2, rtol=0, atol=1e-12)
     torch.testing.assert_close(*roots, rtol=0, atol=1e-12)

@@ -531,7 +531,8 @@ class CovarianceForm(Form):
                 self.root = _root(self.prior_covariance).repeat(copies, 1, 1)
             else:  # the symmetric root: rounding errors may turn the eigenvectors, but change it little
                 own = _root(self.full(0.0))
-                self.root = torch.nn.functional.normalize(own, dim=-1).mT @ own
+                least = torch.finfo(own.dtype).tiny  # the default of 1e-12 may be above all rewards
+                self.root = torch.nn.functional.normalize(own, dim=-1, eps=least).mT @ own
         return self.root.mT
 
     @property
