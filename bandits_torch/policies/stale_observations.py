@@ -352,8 +352,8 @@ class WassersteinForgetting(_Dropping):
         parts = space_and_time(kernel)
         fits = False
         if parts is not None:
-            space = _scaled(parts.space_kernel)[0]
-            fits = isinstance(space, RBFKernel | MaternKernel) and space.active_dims is None
+            space = parts.space_kernel
+            fits = isinstance(_scaled(space)[0], RBFKernel | MaternKernel) and space.active_dims is None
             fits = fits and isinstance(parts.time_kernel, MaternKernel | ExponentialForgettingKernel)
         expected = "squared exponential or Matern over space, Matern or exponential over time"
         validation.require(fits, "model.kernel", kernel, f"a SpatioTemporalKernel, {expected}")

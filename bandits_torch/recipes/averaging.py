@@ -170,7 +170,7 @@ def _given_scales(
     base = kernel.base_kernel if isinstance(kernel, ScaleKernel) else kernel
     expected = "squared exponential or Matern, over all inputs, the same for all replicates"
     validation.instance("kernel", base, (RBFKernel, MaternKernel), expected)
-    whole = base.active_dims is None and len(kernel.batch_shape) == 0
+    whole = kernel.active_dims is None and len(kernel.batch_shape) == 0
     validation.require(whole, "kernel", kernel, expected)
     lengthscale = base.lengthscale.detach().reshape(-1).to(domain.bounds)
     validation.of_shape("kernel.lengthscale", lengthscale, (1,), (domain.dim,))

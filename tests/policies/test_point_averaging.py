@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from gpytorch.kernels import RBFKernel
+from gpytorch.kernels import RBFKernel, ScaleKernel
 
 from bandits_torch import Domain, make, recipes, run
 from bandits_torch.acquisition import PointSearch
@@ -163,6 +163,8 @@ def test_auto_plays_a_domain_and_takes_what_is_told_as_a_beginning():
     for name, given in (
         ("kernel", {"kernel": torch.eye(3)}),
         ("kernel", {"kernel": RBFKernel(active_dims=[0])}),
+        ("kernel", {"kernel": ScaleKernel(RBFKernel(active_dims=[0]))}),
+        ("kernel", {"kernel": ScaleKernel(RBFKernel(), active_dims=[0])}),
         ("noise_variance", {"noise_variance": 0.1}),
         (
             "noise_variance",

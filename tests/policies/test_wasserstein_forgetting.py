@@ -4,7 +4,7 @@ import functools
 
 import pytest
 import torch
-from gpytorch.kernels import MaternKernel, RBFKernel
+from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
 from bandits_torch.models.points.online_gp import OnlineGP
@@ -138,5 +138,7 @@ def test_a_capacity_holds_and_what_does_not_fit_is_refused():
     for row in (torch.tensor([40]), torch.tensor([-1]), torch.tensor([1, 2]), torch.tensor([1.0])):
         with pytest.raises(ValueError, match="row"):
             own.remove(row)
-    with pytest.raises(ValueError, match="kernel"):
-        WassersteinForgetting().begin(OnlineGP(RBFKernel().double(), 0.1, input_dim=2))
+    some = ScaleKernel(RBFKernel(), active_dims=[0])
+    for kernel in (RBFKernel(), SpatioTemporalKernel(some, ExponentialForgettingKernel(0.1))):
+        with pytest.raises(ValueError, match="kernel"):
+            WassersteinForgetting().begin(OnlineGP(kernel.double(), 0.1, input_dim=3))
