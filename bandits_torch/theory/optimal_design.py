@@ -262,10 +262,9 @@ def whitened(phi: Tensor, P: Tensor) -> tuple[Tensor, Tensor]:
 def _factor(S: Tensor) -> Tensor:
     """The Cholesky factor of S(P, 1). Raises ValueError if rounding makes it singular."""
     L, failed = torch.linalg.cholesky_ex(S)
-    least, ratio = torch.finfo(S.dtype).eps, 1 / float(S.diagonal(dim1=-2, dim2=-1).max())
-    validation.require(
-        not bool(failed.any()), "ridge / the features' largest square", ratio, f"above {least:.1e}"
-    )
+    if bool(failed.any()):
+        least, ratio = torch.finfo(S.dtype).eps, 1 / float(S.diagonal(dim1=-2, dim2=-1).max())
+        validation.require(False, "ridge / the features' largest square", ratio, f"above {least:.1e}")
     return L
 
 
