@@ -54,7 +54,10 @@ def pair(name):
         few["prior_mean"], told["prior_mean"] = setup.prior_mean[:n], setup.prior_mean[n:]
     if isinstance(setup.kernel, Tensor):
         few["kernel"], told["covariance"] = setup.kernel[:n, :n], setup.kernel
+    few = {name: value.clone() for name, value in few.items()}
     small = origin.recipe(replace(setup, **few), **options)
+    for value in few.values():  # of the caller, who may use the memory again
+        value.fill_(7.0)
     return small, origin.recipe(replace(setup, grown_from=n), **options), told
 
 

@@ -218,9 +218,10 @@ def recipe(**about: Any) -> Callable[[Callable[..., Policy]], Callable[..., Poli
             fits = about.get("points", False) or setup.domain is None
             expected = f"features or their number: {name} does not play a Domain"
             validation.require(fits, "arms", setup.choices, expected)
-            kernel = setup.kernel
-            if not isinstance(kernel, Tensor):  # the caller may change it later
-                setup = replace(setup, kernel=copy.deepcopy(kernel))
+            # Copies, because the caller may change them later, and added arms need them again.
+            kernel = copy.deepcopy(setup.kernel) if isinstance(setup.kernel, Kernel) else setup.kernel
+            setup = replace(setup, **_own(vars(setup) | {"kernel": kernel}))
+            options = _own(options)
             policy = function(setup, **options)
             policy.origin = Origin(call, setup, options)
             return policy
@@ -250,6 +251,13 @@ def recipe(**about: Any) -> Callable[[Callable[..., Policy]], Callable[..., Poli
         return call
 
     return register
+
+
+def _own(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values, tensors among them copied."""
+    return {
+        name: value.detach().clone() if isinstance(value, Tensor) else value for name, value in values.items()
+    }
 
 
 def _signature(

@@ -7,7 +7,7 @@ import torch
 
 from bandits_torch.kernels.arms import NeuralTangentKernel
 from bandits_torch.policies.opkb import OPKB, Constants
-from bandits_torch.policies.opkb.features import NeuralFeatures, layers
+from bandits_torch.policies.opkb.features import FixedFeatures, NeuralFeatures, layers
 from bandits_torch.policies.policy import Observation
 from bandits_torch.state import differing
 
@@ -64,6 +64,15 @@ def test_without_training_the_features_stay_the_first() -> None:
     features = NeuralFeatures(sphere(5), width=16, training_steps=0)
     ones = torch.ones(5, dtype=torch.float64)
     assert features.learnt(0, ones, ones) is features.initial(0)
+
+
+@pytest.mark.parametrize("source", [NeuralFeatures, FixedFeatures])
+def test_features_stay_those_of_the_arms_that_were_given(source: type) -> None:
+    x = sphere(5)
+    expected, given = source(sphere(5)), source(x)
+    x.zero_()
+    told = torch.ones(5, dtype=torch.float64), torch.arange(5).double()
+    assert torch.equal(given.learnt(0, *told), expected.learnt(0, *told))
 
 
 @pytest.mark.parametrize("size", [1.0, 30.0, 1e6])

@@ -55,7 +55,7 @@ class FixedFeatures(FeatureSource):
         ok = features.numel() > 0 and features.dim() == 2
         ok = ok or (features.dim() == 3 and features.shape[0] == replicates)
         validation.shape_is("features", features, ok, f"(N, p) or ({replicates}, N, p)")
-        validation.finite_tensor("features", features)
+        features = validation.finite_tensor("features", features).detach().clone()
         self.features, self.replicates, self.num_arms = features, replicates, features.shape[-2]
         self._of_replicate = [*features] if features.dim() == 3 else [features] * replicates
 
@@ -110,7 +110,7 @@ class NeuralFeatures(FeatureSource):
         ok = isinstance(arms, Tensor) and arms.dim() == 2
         validation.require(ok, "arms", arms, "an (N, d) tensor of features")
         validation.shape_is("arms", arms, arms.numel() > 0, "(N, d) with N >= 1 and d >= 1")
-        self.arms = validation.finite_tensor("arms", arms)
+        self.arms = validation.finite_tensor("arms", arms).detach().clone()
         self.width = validation.positive_integer("width", width)
         self.depth = validation.positive_integer("depth", depth)
         validation.require(depth >= 2, "depth", depth, "an integer >= 2")
