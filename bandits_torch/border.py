@@ -52,14 +52,13 @@ def mask_of_arms(available: Any, names: tuple[str, ...] | None, num_arms: int) -
     anything else, such as a tensor, is returned as it is."""
     if not isinstance(available, (*_SEQUENCES, set, frozenset)):
         return available
-    if names and isinstance(available, pd.Series) and pd.api.types.is_bool_dtype(available):
-        index = list(available.index)
-        if is_sequence_of_words(index):
-            right = sorted(index) == sorted(names)
-            validation.require(right, "available", index, f"a boolean for each of {names}")
-            available = available[list(names)]
     given = list(available)
     if given and all(isinstance(one, bool | np.bool_) for one in given):
+        index = list(available.index) if isinstance(available, pd.Series) else []
+        if names and is_sequence_of_words(index):
+            right = sorted(index) == sorted(names)
+            validation.require(right, "available", index, f"a boolean for each of {names}")
+            given = [given[index.index(name)] for name in names]
         validation.require(len(given) == num_arms, "available", available, f"{num_arms} booleans")
         return torch.tensor([bool(one) for one in given])
     expected = f"a list of {num_arms} booleans" + (f", or of names among {names}" if names else "")

@@ -84,7 +84,8 @@ def test_names_times_masks_and_contexts_may_come_from_numpy_and_pandas():
     assert live.ask(0.0, table.columns[1:], context="desk").name == "b"
     assert live.ask(1.0, pd.Series([True, False]), context="phone").name == "a"
     here = pd.Series({"b": False, "a": True})  # by name, whatever the order
-    for mask in (here, here.astype("boolean"), table.iloc[0] > 10, pd.Series(["a"], ["x"])):
+    masks = (here, here.astype("boolean"), here.astype(object), table.iloc[0] > 10)
+    for mask in (*masks, pd.Series(["a"], ["x"])):
         assert live.ask(2.0, mask, context="phone").name == "a"
     for wrong in (here[["a"]], here.rename({"b": "c"})):
         refused(live, lambda wrong=wrong: live.ask(2.0, wrong), "available must be a boolean for each of")
