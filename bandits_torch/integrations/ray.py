@@ -9,6 +9,7 @@ import pickle
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -250,7 +251,8 @@ class _Entry:
         return replace(self.range, step=1.0) if self.whole is None and self._is_whole(value) else self.range
 
     def _is_whole(self, like: Any) -> bool:
-        return (isinstance(like, int) and not isinstance(like, bool)) if self.whole is None else self.whole
+        integer = isinstance(like, Integral) and not isinstance(like, bool)
+        return integer if self.whole is None else self.whole
 
 
 def _place(value: Any, values: Sequence[Any]) -> int:

@@ -7,6 +7,7 @@ import pickle
 import random
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("ray", reason='Ray Tune is not installed: pip install ".[ray]"')
@@ -107,6 +108,8 @@ def test_42180_new_values_are_of_the_types_that_python_has_and_the_trial_had():
     assert {type(c["deep"]["clip"]) for c in seen} == {float}
     assert all(16 <= c["batch"] <= 256 and 0.1 <= c["deep"]["clip"] <= 0.3 for c in seen)
     assert len({c["lr"] for c in seen}) > 3
+    _, seen = played({"lr": [1e-4, 1.0], "batch": [16, 256]}, {"lr": 0.01, "batch": np.int64(32)})
+    assert {type(c["batch"]) for c in seen} == {int, np.int64}
 
 
 def test_37638_and_14187_many_trials_clone_each_other_and_nothing_is_sorted_by_trial():
