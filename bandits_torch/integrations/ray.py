@@ -24,6 +24,7 @@ from bandits_torch.integrations.population import Population, Range, Ranges
 __all__ = ["PB2"]
 _FILE = "bandits_torch_pb2.json"  # in Tune's folder of an experiment
 _OF_A_TRIAL = ("last_score", "last_train_time", "last_perturbation_time")
+_ABSENT = object()  # in place of a value that a configuration lacks
 _LOG_FROM = 30.0  # least high / low of a list that models also see on a logarithmic scale
 
 
@@ -109,7 +110,8 @@ class PB2(PopulationBasedTraining):
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
         """Add the hyperparameters that the trial's configuration lacks."""
-        lacking = [name for name, path in self._paths.items() if _at(trial.config, path) is None]
+        given = {name: _at(trial.config, path, _ABSENT) for name, path in self._paths.items()}
+        lacking = [name for name, value in given.items() if not self._entries[name].takes(value)]
         if lacking:
             values = self._values(self.population.opening(), {})
             for name in lacking:
@@ -232,6 +234,10 @@ class _Entry:
     whole: bool | None = None
     categories: tuple[Any, ...] = ()
 
+    def takes(self, value: Any) -> bool:
+        """Whether there is a value; None is one of categories only."""
+        return value is not _ABSENT and (value is not None or bool(self.categories))
+
     def number(self, value: Any) -> float:
         """The number of a value: the nearest in the range; for categories its position, or -1."""
         if self.categories:
@@ -299,12 +305,12 @@ def _entry(path: tuple[str, ...], given: Any) -> _Entry:
     return _Entry(axis, float(low), whole)
 
 
-def _at(config: Mapping[str, Any], path: tuple[str, ...]) -> Any:
-    """The value under nested keys; None if there is none."""
+def _at(config: Mapping[str, Any], path: tuple[str, ...], absent: Any = None) -> Any:
+    """The value under nested keys; ``absent`` if there is none."""
     here: Any = config
     for key in path:
         if not isinstance(here, Mapping) or key not in here:
-            return None
+            return absent
         here = here[key]
     return here
 

@@ -86,6 +86,10 @@ def test_configurations_that_lack_a_name_begin_at_different_points():
     _, seen = played({"lr": [1e-4, 1.0], "b": {"c": tune.randint(0, 4)}}, {}, horizon=1)
     assert len({config["lr"] for config in seen}) == 4
     assert {config["b"]["c"] for config in seen} <= {0, 1, 2, 3}
+    bounds = {"lr": [1e-4, 1.0], "a": tune.choice([None, "x", "y"])}
+    _, seen = played(bounds, {"lr": None, "a": None}, population=8, horizon=1)  # no rate, but a category
+    assert len({config["lr"] for config in seen}) == 8
+    assert {config["a"] for config in seen} == {None}
 
 
 def test_a_custom_function_has_the_last_word_and_is_what_is_learned():
