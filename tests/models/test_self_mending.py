@@ -104,11 +104,16 @@ def test_a_spoiled_model_of_float32_is_rebuilt_to_its_precision():
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_spoiled_model_mends_itself_as_it_learns(case):
-    model = CASES[case]()
-    play(model, 20)
+def test_a_spoiled_model_mends_itself_as_it_learns_and_one_with_its_state_at_the_same_time(case):
+    model, other = CASES[case](), CASES[case]()
+    play(model, 100)
     spoil(model)
-    play(model, 120, start=20)  # the first looks come after 64 and 192 observations
+    other.load_state_dict(model.state_dict())
+    for start in (100, 150):  # the first looks come after 64 and 192 observations
+        for one in (model, other):
+            play(one, 50, start=start)
+        exactly = {"rtol": 0, "atol": 0, "equal_nan": True}  # what is spoiled may be NaN
+        torch.testing.assert_close(model.marginals(), other.marginals(), **exactly)
     assert max(errors(model, relearned(model))) < 1e-9
 
 
