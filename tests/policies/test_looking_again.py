@@ -112,6 +112,17 @@ def test_no_settled_arm_that_is_available_goes_unexamined_for_longer_than_promis
     assert longest > looks.tau(0)  # so there was something to keep
 
 
+def test_an_arm_that_is_away_holds_up_no_choice_and_is_due_when_it_returns():
+    """The last arm becomes best while it is away; until it returns, the first is."""
+
+    def available(t):
+        return torch.tensor([True] * 7 + [t <= 20 or t > 240])
+
+    played, _ = play(recipes.auto(8, replicates=3), riser, 260, available)
+    assert ((played[140:240] == 0).double().mean(0) > 0.8).all()
+    assert (played[240:] == 7).any(0).all()
+
+
 def test_at_most_so_many_arms_as_asked_are_looked_at_within_a_deadline():
     count, turn = 2_000, []
     model = members(torch.eye(7).double().unsqueeze(0))
