@@ -318,8 +318,11 @@ class ProblemInputs:
         """Expected rewards (k, R, N), noise (k, S) and, if arms are not available, masks (k, 1, N) or (k, S, N). The
         first dimension is 1 if expected rewards or masks do not change."""
         steps, problem = range(first, first + count), self.problem
+        expected = self._each(problem.expected_rewards, steps)
+        for one in {one.shape: one for one in expected}.values():  # as ``Problem.score`` does
+            validation.of_shape("expected_rewards", one, (problem.replicates, problem.num_arms))
         given = {
-            "expected": _stacked(self._each(problem.expected_rewards, steps)),
+            "expected": _stacked(expected),
             "noise": torch.stack([problem.noise(step, self._none, self.streams) for step in steps]),
         }
         masks = self._each(self._mask, steps)

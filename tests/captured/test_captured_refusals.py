@@ -143,6 +143,23 @@ def test_masks_that_plain_steps_refuse_in_the_same_words(policy, mask):
     assert said[0] == said[1]
 
 
+@pytest.mark.parametrize("first", [1, 20])
+@pytest.mark.parametrize("shape", [(12,), (1, 12), (2, 13)])
+@pytest.mark.parametrize("policy", ["gp_ucb", "ucb1"])
+def test_expected_rewards_of_another_shape_are_refused_in_the_words_of_plain_steps(policy, shape, first):
+    said = []
+    for capture in (False, 8):
+        problem = make("gp", replicates=2, num_arms=12)
+        right = problem.expected_rewards(1)
+        problem.expected_rewards = lambda step, right=right: torch.zeros(shape) if step >= first else right
+        with pytest.raises(
+            ValueError, match=r"expected_rewards must have shape \(2, 12\), got shape"
+        ) as refusal:
+            run(recipes.build(policy, problem, replicates=2, horizon=30), problem, 30, capture=capture)
+        said.append(str(refusal.value))
+    assert said[0] == said[1]
+
+
 def test_problems_whose_rewards_cannot_be_laid_out_and_one_that_says_its_can():
     for kind, match in (
         (NoisyArms, "its noise may depend on the arms"),
