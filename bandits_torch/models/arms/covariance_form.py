@@ -174,7 +174,8 @@ class Form(ResizableState):
 
     @abstractmethod
     def advance(self, kept: Tensor, gained: Tensor) -> None:
-        """Let time pass: f <- kept * f + independent GP of covariance gained * K; both (b, 1) or (1, 1). O(b N)."""
+        """Let time pass: f <- kept * f + independent GP of covariance gained * K; both (b, 1) or (1, 1). O(b N), or
+        O(b N^2) where few arms have no rows that wait for a fold."""
 
     @abstractmethod
     def among(self, arm: Tensor, now: float) -> Tensor:
