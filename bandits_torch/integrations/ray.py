@@ -34,7 +34,8 @@ class PB2(PopulationBasedTraining):
     As in Ray's class, trials in the lower quantile continue from the weights of a trial in the upper quantile, with
     hyperparameters that a Gaussian process chooses; arguments and files are the same. The choice differs
     (``Population``): it averages over noise, length-scales and drift, weighted by the likelihood of the observed gains.
-    Other trials in training lower the variance. A failed run counts as the worst gain. Ranges may be logarithmic, of
+    Other trials in training lower the variance. A failed run, whose score is not finite, counts as the worst gain and
+    is the first to be replaced. Ranges may be logarithmic, of
     integers, of multiples and of categories.
 
     Args:
@@ -153,8 +154,15 @@ class PB2(PopulationBasedTraining):
     def _save_trial_state(self, state: Any, time: Any, result: dict[str, Any], trial: Trial) -> float:
         score = float(super()._save_trial_state(state, time, result, trial))
         self.population.report(trial.trial_id, self._numbers(trial.config), float(time), score)
+        if not math.isfinite(score):
+            state.last_score = -math.inf  # Ray would leave a trial out whose score is not a number, for good
         self._saved = True
         return score
+
+    def _quantiles(self) -> tuple[list[Trial], list[Trial]]:
+        lower, upper = super()._quantiles()
+        sound = [trial for trial in upper if math.isfinite(self._trial_state[trial].last_score)]
+        return (lower, sound) if sound else ([], [])
 
     def _get_new_config(self, trial: Trial, trial_to_clone: Trial) -> tuple[dict[str, Any], dict[str, str]]:
         member, source = trial.trial_id, trial_to_clone.trial_id

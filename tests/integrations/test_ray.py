@@ -237,6 +237,33 @@ def test_runs_that_break_are_left_behind():
     assert any(rate == -math.inf for _, rate in scheduler.population.gains)
 
 
+class Breaking(Training):
+    """Some runs break in their second iteration, and stay broken with their weights. ``seen``: which were sound."""
+
+    def __init__(self, many, score):
+        self.many, self.score, self.seen = many, score, []
+
+    def begin(self, seed):
+        return {"seed": seed, "iteration": 0}
+
+    def step(self, state, config):
+        state["iteration"] += 1
+        broken = state["seed"] < self.many and state["iteration"] > 1
+        self.seen.append(not broken)
+        return {SCORE: self.score if broken else float(state["iteration"])}
+
+
+@pytest.mark.parametrize("synch", [False, True])
+@pytest.mark.parametrize("score", [math.nan, math.inf, -math.inf])
+def test_a_run_that_stays_broken_takes_over_the_weights_of_a_sound_one(score, synch):
+    for many in (1, 3, 4):  # of 4
+        options = {"horizon": 20, "synch": synch, "quantile_fraction": 0.5}
+        _, sound = played({"lr": [1e-4, 1.0]}, {"lr": 0.01}, Breaking(many, score), **options)
+        assert len(sound) == 80
+        assert not all(sound)
+        assert all(sound[40:]) if many < 4 else not any(sound[40:])
+
+
 def controlled(scheduler, count=3, start=None):
     controller = Controller(scheduler, Rates(), count, 100)
     for number in range(count):
