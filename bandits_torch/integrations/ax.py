@@ -33,6 +33,9 @@ class BanditNode(ExternalGenerationNode):
     while any metric lacks data; here such a trial is not pending. Points of the latest 50 trials that failed, were
     abandoned or stopped early, or lack a finite value, count as pending, so that they are not generated forever.
 
+    If the objective's metric or direction changes, all trials are learned again. A value that is none of a parameter's
+    choices is learned in the middle of them.
+
     A point may be generated again, because the objective may have changed there. Standard errors in Ax's data are not
     used. The node holds its policy in memory. Ax cannot save external nodes, so save the experiment with another
     generation strategy. After loading, a new node learns the experiment's trials again.
@@ -69,6 +72,7 @@ class BanditNode(ExternalGenerationNode):
         self._build, self._standardise, self._time = policy, standardise, time
         self._parameters: dict[str, Parameter] = {}
         self._axes: dict[str, Axis] = {}
+        self._about: tuple[Any, ...] = ()  # axes, metric and sign of the rewards learned
         self._learned: set[tuple[int, str]] = set()  # (trial, arm)
         self._now = 0.0
         self._trials = 0
@@ -95,12 +99,12 @@ class BanditNode(ExternalGenerationNode):
             if not isinstance(one, FixedParameter)
             and not (isinstance(one, ChoiceParameter) and len(one.values) == 1)
         }
-        if axes != self._axes:
+        if (axes, metric, sign) != self._about:
             space = Space(axes)
             self._policy = policy_over(  # first: it may raise
                 space, self._build, initial=None, seed=self._seed, standardise=self._standardise
             )
-            self._axes, self._space, self._learned = axes, space, set()
+            self._about, self._axes, self._space, self._learned = (axes, metric, sign), axes, space, set()
         table = data.df
         table = table[table["metric_name"] == metric] if len(table) else table
         values = {(int(row.trial_index), row.arm_name): float(row.mean) for row in table.itertuples()}
@@ -140,8 +144,9 @@ class BanditNode(ExternalGenerationNode):
         return tuple(parameters.get(name) for name in self._parameters)
 
     def _point(self, values: _Values) -> Tensor:
-        """The point (1, d) of these values."""
-        known = {name: _number(self._parameters[name], values[name]) for name in self._axes if name in values}
+        """The point (1, d) of these values. A choice that the parameter does not have counts as missing."""
+        given = {name: (self._parameters[name], values[name]) for name in self._axes if name in values}
+        known = {name: _number(one, value) for name, (one, value) in given.items() if _has(one, value)}
         return self._space.encode(known).unsqueeze(0)
 
     def _time_of(self, trial: BaseTrial) -> float:
@@ -160,6 +165,10 @@ def _axis(one: Parameter) -> Axis:
     validation.require(plain, one.name, one, expected)
     count = len(one.values)
     return Axis(0.0, count - 1.0, step=1.0) if one.is_ordered else Axis(choices=count)
+
+
+def _has(one: Parameter, value: Any) -> bool:
+    return not isinstance(one, ChoiceParameter) or value in one.values
 
 
 def _number(one: Parameter, value: Any) -> float:

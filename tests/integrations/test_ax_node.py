@@ -127,6 +127,27 @@ def test_the_largest_value_is_sought_where_the_objective_is_maximised():
     assert [float(one.reward) for one in policy.learned] == [3.0, 3.0]
 
 
+def test_all_trials_are_learned_again_for_another_direction_or_metric():
+    policy = Recorded()
+    client = client_of(BanditNode(policy))
+    for k in range(3):
+        (index,) = client.get_next_trials(1)
+        client.complete_trial(index, raw_data={"loss": float(k), "cost": 10.0 + k})
+    for objective, rewards in (("-loss", [0, -1, -2]), ("loss", [0, 1, 2]), ("-cost", [-10, -11, -12])):
+        client.configure_optimization(objective=objective)
+        client.get_next_trials(1)
+        assert [float(one.reward) for one in policy.learned] == rewards
+
+
+def test_a_trial_whose_choice_the_parameter_does_not_have_is_learned_in_the_middle_of_all():
+    policy = Recorded()
+    client = client_of(BanditNode(policy), ALL[3:])
+    play(client, 1, lambda index, values: 1.0)
+    client.complete_trial(client.attach_trial({"kind": "z", "size": 9}), raw_data={"loss": 2.0})
+    client.get_next_trials(1)
+    assert policy.learned[-1].arm.tolist() == [pytest.approx([1 / 3, 1 / 3, 1 / 3, 0.5])]
+
+
 def test_time_may_be_the_clock():
     policy = Recorded()
     client = client_of(BanditNode(policy, time="clock"))
