@@ -35,8 +35,7 @@ class PB2(PopulationBasedTraining):
     hyperparameters that a Gaussian process chooses; arguments and files are the same. The choice differs
     (``Population``): it averages over noise, length-scales and drift, weighted by the likelihood of the observed gains.
     Other trials in training lower the variance. A failed run, whose score is not finite, counts as the worst gain and
-    is the first to be replaced. Ranges may be logarithmic, of
-    integers, of multiples and of categories.
+    is the first to be replaced. Ranges may be logarithmic, of integers, of multiples and of categories.
 
     Args:
         time_attr: the name of the time in a result.
