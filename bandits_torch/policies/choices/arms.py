@@ -85,14 +85,14 @@ class Arms(Choices):
         """
         if available is None:
             return (streams.uniform() * self.num_arms).long()
-        seen, count_of_writes = self._seen, writes(available)
-        if seen is None or seen[0] is not available or seen[1] != count_of_writes:
+        seen = self._seen
+        if seen is None or seen[0] is not available or seen[1] != writes(available):
             self._check_mask(available)
             empty = ~available.any(-1)
             if bool(empty.any()):
                 where = f" in replicates {empty.nonzero().flatten().tolist()[:8]}" if empty.dim() else ""
                 raise ValueError(f"available must leave at least one arm to choose, got none{where}")
-            self._seen = (available, count_of_writes)
+            self._seen = (available, writes(available))
         count = available.sum(-1)
         rank = (streams.uniform() * count).long()
         passed = available.cumsum(-1) > rank.unsqueeze(-1)  # True from that arm on
