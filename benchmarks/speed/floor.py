@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
+from bandits_torch.models.arms.covariance_form import PASSES, WAITS_FROM
 from bandits_torch.policies import Observation, Policy, SlidingWindow
 from benchmarks.pages import say
 from benchmarks.speed.measuring import at_work, median
@@ -32,7 +33,10 @@ class Bare:
         S, N = self.replicates, len(self.K)
         self.C, self.mean = self.K.repeat(S, 1, 1), self.K.new_zeros(S, N)
         self.prior_variance = self.K.diagonal().clone()
-        self.variance = self.prior_variance.repeat(S, 1)
+        # Whether C itself changes at every step, as in ``CovarianceForm``.
+        self.few = self.window is not None or self.C.numel() < WAITS_FROM // PASSES
+        of_C = self.C.diagonal(dim1=-2, dim2=-1)
+        self.variance = of_C if self.few else of_C.clone()
         self.rows, self.weight, self.filled = self.K.new_zeros(S, _FOLD, N), self.K.new_zeros(_FOLD), 0
         self.kept, self.gained = 1.0, 0.0
         self.members = torch.arange(S)
@@ -41,20 +45,23 @@ class Bare:
         if self.window is None:
             a2 = 1 - self.rate
             self.mean.mul_(a2**0.5)
-            self.variance.mul_(a2).add_(self.prior_variance, alpha=1 - a2)
-            self.kept, self.gained = self.kept * a2, self.gained * a2 + 1 - a2
-            self.weight.mul_(a2)
+            if self.few:
+                self.C.mul_(a2).add_(self.K, alpha=1 - a2)
+            else:
+                self.variance.mul_(a2).add_(self.prior_variance, alpha=1 - a2)
+                self.kept, self.gained = self.kept * a2, self.gained * a2 + 1 - a2
+                self.weight.mul_(a2)
         return self.variance.sqrt().mul_(WIDTH).add_(self.mean).argmax(-1)
 
     def learn(self, arm: Tensor, reward: Tensor) -> None:
-        if self.window is None:
+        if self.window is None and not self.few:
             self._learn_rows(arm, reward)
             return
-        self.held.append((arm, reward))
         self._rank_one(arm, reward, 1)
-        if len(self.held) > self.window:
-            self._rank_one(*self.held.pop(0), -1)
-        self.variance = self.C.diagonal(dim1=-2, dim2=-1)
+        if self.window is not None:
+            self.held.append((arm, reward))
+            if len(self.held) > self.window:
+                self._rank_one(*self.held.pop(0), -1)
 
     def _rank_one(self, arm: Tensor, reward: Tensor, sign: int) -> None:
         at, column = arm.unsqueeze(-1), self.C[self.members, arm]
