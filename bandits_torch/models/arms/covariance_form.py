@@ -446,10 +446,10 @@ class CovarianceForm(Form):
         self.mean.addcmul_(unit, innovation, value=sign)
         if self.waiting == 1:
             self.covariance.addcmul_(unit.unsqueeze(-1), unit.unsqueeze(-2), value=-sign)
-            if self.prior.time_kernel is None:
+            if self.can_forget:
                 self.write(at, row.unsqueeze(-2))
             else:
-                self.covariance.diagonal(dim1=-2, dim2=-1).scatter_(-1, at, row.gather(-1, at))
+                self.variance.scatter_(-1, at, row.gather(-1, at))
             return innovation.squeeze(-1), left
         self.diagonal.addcmul_(unit, unit, value=-sign).scatter_(-1, at, row.gather(-1, at))
         if written is not None:  # update the written rows, and add this one
