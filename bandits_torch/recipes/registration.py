@@ -219,9 +219,7 @@ def recipe(**about: Any) -> Callable[[Callable[..., Policy]], Callable[..., Poli
             expected = f"features or their number: {name} does not play a Domain"
             validation.require(fits, "arms", setup.choices, expected)
             # Copies, because the caller may change them later, and added arms need them again.
-            kernel = copy.deepcopy(setup.kernel) if isinstance(setup.kernel, Kernel) else setup.kernel
-            setup = replace(setup, **_own(vars(setup) | {"kernel": kernel}))
-            options = _own(options)
+            setup, options = replace(setup, **_own(vars(setup))), _own(options)
             policy = function(setup, **options)
             policy.origin = Origin(call, setup, options)
             return policy
@@ -254,10 +252,10 @@ def recipe(**about: Any) -> Callable[[Callable[..., Policy]], Callable[..., Poli
 
 
 def _own(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values, tensors among them copied."""
-    return {
-        name: value.detach().clone() if isinstance(value, Tensor) else value for name, value in values.items()
-    }
+    """The values, tensors and kernels among them copied."""
+    tensors = {name: value.detach().clone() for name, value in values.items() if isinstance(value, Tensor)}
+    kernels = {name: copy.deepcopy(value) for name, value in values.items() if isinstance(value, Kernel)}
+    return {**values, **tensors, **kernels}
 
 
 def _signature(
