@@ -78,7 +78,9 @@ def test_a_state_without_an_interval_under_way_is_refused(spoilt) -> None:
     made = policy(problem())
     state = made.state_dict()
     spoilt(state["epochs"][1]["active"])
-    with pytest.raises(ValueError, match=r"active must be intervals with the sums of their start"):
+    with pytest.raises(
+        ValueError, match=r"^state must be .* fit: active must be intervals with the sums of their start"
+    ):
         made.load_state_dict(state)
 
 
