@@ -140,6 +140,7 @@ def test_rewards_of_0_and_1_and_counts_have_intervals_of_such_whatever_is_around
         ends = [mean + ndtri(share) * deviation for share in (0.005, 0.995)]
         expected = np.exp(ends) if kind == "counts" else 1 / (1 + np.exp(np.negative(ends)))
         np.testing.assert_allclose(table[["lower", "upper"]].to_numpy().T, expected, rtol=1e-12)
+        assert table["probability_best"].idxmax() == table["mean"].idxmax()
 
 
 def test_when_an_arm_was_played_in_dates():
