@@ -148,6 +148,7 @@ def test_every_recipe_takes_its_own_state_and_refuses_that_of_others(name, files
             load_policy(files / other, policy)
     assert bits(policy.state_dict()) == before
     load_policy(files / name, policy)
+    load_policy(files / name, copy.deepcopy(policy))
 
 
 @pytest.mark.parametrize(("name", "option"), [case for case in CASES if case[1] != "replicates"])

@@ -211,6 +211,7 @@ class PredictiveSampling(Described):
     def __init__(self, model: ArmGP, interval: float = 1.0) -> None:
         self.interval = validation.positive("interval", interval)
         self._check(model)
+        self.model = model  # so that a copy of a policy is described by its own model
         # A model, its hyperparameters, and B for these.
         self._future_of: tuple[ArmGP, list[Tensor], Tensor] | None = None
 
