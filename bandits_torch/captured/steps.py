@@ -89,7 +89,8 @@ class CapturedSteps(ABC):
         return
 
     def finish(self) -> tuple[str, ...]:
-        """The end of the run. Returns the names of rows that a plain run records as one number a step."""
+        """Leave the policy as plain steps do, at a pause or the end. Returns the names of rows that a plain run records
+        as one number a step."""
         return ()
 
 
