@@ -114,6 +114,23 @@ def test_a_line_cut_short_never_was_and_a_state_ahead_of_its_journal_learns_noth
     assert rewards(again) == sorted([*rewards(back), 9.0])
 
 
+@pytest.mark.parametrize(
+    ("act", "message"),
+    [
+        (lambda one: one.tell("north", 1.0), "id must be the number of a question, got 'north'"),
+        (lambda one: one.retire([0]), r"arms must be a list of names, got \[0\]"),
+        (lambda one: one.add("audio"), "arms must be a list of names, got 'audio'"),
+    ],
+)
+def test_what_could_not_be_told_apart_when_it_is_repeated_is_refused(act, message, tmp_path):
+    one = service(service_kills.page())(tmp_path)
+    one.ask("anna", ["north"])
+    journal = (tmp_path / "journal").read_bytes()
+    with pytest.raises(ValueError, match=message):
+        act(one)
+    assert (tmp_path / "journal").read_bytes() == journal
+
+
 def test_the_service_of_the_page_follows_a_change(tmp_path):
     one = service(service_kills.page())(tmp_path)
     tried = []
