@@ -88,3 +88,10 @@ def test_of_many_arms_those_that_matter_are_shown_under_their_names():
     labels = [label.get_text() for label in ax.get_yticklabels()]
     assert labels == ["$\\bad3$ and a ver…", "$\\bad7$ and a ver…", "$\\bad11$ and a ve…"]
     ax.figure.canvas.draw()  # which no name breaks
+
+
+def test_long_names_that_begin_alike_are_told_apart():
+    arms = torch.tensor([[0, 1, 2]])
+    names = ["northern region, banner 10 of may", "northern region, banner 11 of may", "north"]
+    labels = [label.get_text() for label in plot_pulls(history(arms), arms, names=names).get_yticklabels()]
+    assert labels == ["…10 of may", "…11 of may", "north"]

@@ -18,3 +18,14 @@ def test_a_cycle_of_a_long_record_has_its_size_and_the_length_that_is_told():
     assert cycle.get_title(loc="left") == "A cycle of 168 rows"
     sizes = sorted(np.ptp(line.get_ydata()) / 2 for line in cycle.lines)
     np.testing.assert_allclose(sizes, [0.5, 1.0], rtol=0.1)
+
+
+def test_the_legend_of_long_names_is_within_the_picture_and_tells_them_apart():
+    names = [f"a banner in the northern region, number {n}" for n in range(6)]
+    table = RewardTable(torch.rand(60, 6, generator=torch.Generator().manual_seed(0)).double(), arm_names=names)
+    figure = plot_diagnosis(table, diagnose(table))
+    figure.canvas.draw()
+    (legend,) = figure.legends
+    assert len({text.get_text() for text in legend.get_texts()}) == 6
+    drawn = legend.get_window_extent()
+    assert 0 <= drawn.x0 < drawn.x1 <= figure.bbox.width

@@ -12,7 +12,7 @@ from bandits_torch.problems.periods import ROWS
 from bandits_torch.problems.smoothing import mean_of_held, others_smoothed
 from bandits_torch.problems.tables import RewardTable
 
-_ARMS, _BINS, _PHASES, _SMOOTH = 6, 1000, 24, 60
+_ARMS, _BINS, _PHASES, _SMOOTH, _LONGEST_NAME = 6, 1000, 24, 60, 20
 
 
 def plot_diagnosis(table: RewardTable, found: Diagnosis, figure: Figure | None = None) -> Figure:
@@ -43,10 +43,10 @@ def plot_diagnosis(table: RewardTable, found: Diagnosis, figure: Figure | None =
     ax = axes[0]
     binned = np.stack([mean_of_held(rewards[part][:, shown]) for part in bins])
     levels = others_smoothed(binned, middle, max(1e-9, float(times[-1] - times[0])) / _SMOOTH)
-    for colour, n, line in zip(COLOURS, shown, levels.T, strict=False):
+    names = shortened([table.arm_names[n] for n in shown], _LONGEST_NAME)
+    for colour, name, line in zip(COLOURS, names, levels.T, strict=False):
         # Matplotlib reads mathematics between dollars, and leaves names with a leading underscore out of the legend.
-        name = table.arm_names[n].replace("$", r"\$").lstrip("_")
-        ax.plot(x, line, color=colour, linewidth=1.3, label=shortened(name, 14))
+        ax.plot(x, line, color=colour, linewidth=1.3, label=name.replace("$", r"\$").lstrip("_"))
     for one in found.jumps or ():
         where = place(np.array([(times[one.before] + times[one.after]) / 2]))
         ax.axvline(float(where[0]), color=GREY, linestyle=":", linewidth=1.2, zorder=0)
@@ -56,7 +56,7 @@ def plot_diagnosis(table: RewardTable, found: Diagnosis, figure: Figure | None =
     what = {"rows": "row", "seconds": in_unit, "times": "time"}[found.unit]
     dotted = "; dotted: jumps" if found.jumps else ""
     finish(ax, f"Smoothed rewards{dotted}", what, "reward")
-    columns = 6 if figure.get_figwidth() > 6 else 3
+    columns = max(1, int(14 * figure.get_figwidth() / (max(map(len, names)) + 8)))  # 14 characters an inch
     figure.legend(frameon=False, fontsize=8, ncols=columns, loc="outside lower center")
     if cycle is not None:
         ax = axes[1]

@@ -147,7 +147,7 @@ def plot_pulls(
     ax.imshow(pulled[order].numpy(), _SHARES, extent=extent, **look)
     edges = np.ceil(np.arange(columns + 1) * T / columns) + 0.5
     ax.hlines(was_best[order].argmax(0).numpy(), edges[:-1], edges[1:], color=COLOURS[1], linewidth=1.6)
-    labels = [shortened(str(n) if names is None else names[n], _LONGEST_NAME) for n in order.tolist()]
+    labels = shortened([str(n) if names is None else names[n] for n in order.tolist()], _LONGEST_NAME)
     label_rows(ax, labels, fontsize=8)
     ax.set_ylim(len(order) - 0.5, -0.5)
     ((name, _),) = named(history).items()

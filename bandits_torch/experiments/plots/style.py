@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from os.path import commonprefix
 from typing import Any
 
 import numpy as np
@@ -46,8 +47,20 @@ def label_rows(ax: Axes, names: Sequence[str], **look: Any) -> None:
     ax.set_ylim(len(names) - 0.4, -0.6)
 
 
-def shortened(name: str, most: int) -> str:
-    """The name, cut to at most ``most`` characters."""
+def shortened(names: Sequence[str], most: int) -> list[str]:
+    """The names, cut to at most ``most`` characters: at the end, or, where that leaves several alike, at the beginning
+    that these share."""
+    cut = [_cut(name, most) for name in names]
+    alike = {short: [name for name, one in zip(names, cut, strict=True) if one == short] for short in cut}
+    for i, name in enumerate(names):
+        if len(set(alike[cut[i]])) > 1:
+            shared = len(commonprefix(alike[cut[i]]))
+            word = name.rfind(" ", 0, shared) + 1  # the differing word is shown from its beginning, if that is near
+            cut[i] = _cut("…" + name[word if shared - word < most // 2 else shared :], most)
+    return cut
+
+
+def _cut(name: str, most: int) -> str:
     return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
