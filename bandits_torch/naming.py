@@ -1,8 +1,9 @@
-"""Names: error messages that suggest a similar name, and lookup of recipes, problems and kernels of other packages by
-entry point or ``module:name``. Importing this module is fast."""
+"""Names and numbers as text: error messages that suggest a similar name, digits, and lookup of recipes, problems and
+kernels of other packages by entry point or ``module:name``. Importing this module is fast."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable
 from functools import cache
 from importlib import import_module
@@ -25,6 +26,22 @@ def some(names: Collection[str], shown: int = _SHOWN) -> str:
     more = len(names) - shown
     first = [name for name, _ in zip(names, range(shown), strict=False)]
     return ", ".join(first) + (f" and {more} more" if more > 0 else "")
+
+
+def digits_of(values: Iterable[float], least: int) -> int:
+    """The number of significant digits, at least ``least``, that shows how these values differ, to two digits."""
+    known = [value for value in values if math.isfinite(value)]
+    between = max(known, default=0.0) - min(known, default=0.0)
+    if between == 0:
+        return least
+    return min(15, max(least, 2 + math.ceil(math.log10(max(map(abs, known)) / between))))
+
+
+def written(value: float, digits: int, sign: str = "") -> str:
+    """A number to so many significant digits; below 1e12 a whole number in place of an exponent."""
+    if 10**digits <= abs(value) < 1e12:
+        return f"{value:{sign},.0f}".replace(",", " ")
+    return f"{value:{sign}.{digits}g}"
 
 
 def close_name(name: str, known: Iterable[str]) -> str | None:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.history import History, standard_error
+from bandits_torch.naming import digits_of, written
 from bandits_torch.problems.continuous import ContinuousProblem
 from bandits_torch.problems.diagnosis import kind_of_values, two_more_rare
 from bandits_torch.problems.problem import Problem, available_rewards
@@ -22,6 +23,9 @@ from bandits_torch.problems.replay import Replay
 from bandits_torch.problems.smoothing import best_smoothed
 
 WRITTEN_OUT = 1e12  # regrets below are written without an exponent
+_LEAST_RATIO = (
+    0.01  # of differences between totals to the total of drawing at random, from which on they are in %
+)
 _ROUNDED = 1e-12  # a total below this share of another is a rounding error
 
 
@@ -202,17 +206,27 @@ class Earned:
             f"{weights}, which cross-validation chose"
         )
 
+    @property
+    def _totals(self) -> list[float]:
+        best = [] if self.best_arm is None else [self.best_arm[1]]
+        return [self.random, self.attainable, *best, *self.policies.values()]
+
     def above_random(self, total: float) -> str:
-        """The gain over drawing at random: in % if that makes sense, else in units."""
-        if self.ratio and self.random > 0:
+        """The gain over drawing at random: in % if that makes sense and totals differ by 1 % or more, else in units."""
+        between = max(self._totals) - min(self._totals)
+        if self.ratio and between >= _LEAST_RATIO * self.random > 0:
             return f"{100 * (more := total / self.random - 1):+z.{0 if abs(more) > 0.0995 else 1}f} %"
-        return f"{total - self.random:+.4g}"
+        return written(total - self.random, 4, "+")
 
     def total(self, value: float) -> str:
         """A total as text."""
         if self.noun == "conversions" and value < 1e15:
             return f"{value:,.0f}".replace(",", " ")
-        return f"{value:.5g}"
+        return written(value, digits_of(self._totals, 5))
+
+    def a_step(self, total: float) -> str:
+        """A total per step as text."""
+        return written(total / self.steps, digits_of(self._totals, 4))
 
     def sentence(self, name: str) -> str:
         """A sentence: what a policy earned, compared with ``random``, ``best_arm`` and ``attainable``."""

@@ -19,8 +19,8 @@ from bandits_torch.experiments.plots import plot_regret
 from bandits_torch.files import atomic_write
 from bandits_torch.history import History, versions
 
-NOISY_REGRET = "regret to noisy maximum"
 REPORT = ("regret.csv", "regret.png", "report.html", "run.json")
+_LARGE = 100_000  # regret from which on hundredths are left out
 FORMAT = "bandits_torch race"
 FORMAT_VERSION = 2  # version 1 lacks the size for which the problem was built
 
@@ -130,15 +130,13 @@ def _json(value: Any, indent: str = "") -> str:
 def earned_table(title: str, earned: Earned) -> Table:
     """What each policy, random play and the best single arm earned, and the attainable total."""
     table = Table(title=title, title_justify="left")
-    table.add_column("policy")
-    for column in (earned.noun, "a step", "above random", "of what could be gained"):
-        table.add_column(column, justify="right")
+    table.add_column("policy", min_width=max(map(len, earned.policies)))
+    for column in (earned.noun, "a step", "above\nrandom", "of what could\nbe gained"):
+        table.add_column(column, justify="right", no_wrap=True)
 
     def row(name: str, total: float, **look: Any) -> None:
-        a_step = f"{total / earned.steps:.4g}"
-        table.add_row(
-            name, earned.total(total), a_step, earned.above_random(total), earned.share(total), **look
-        )
+        written = earned.total(total), earned.a_step(total), earned.above_random(total), earned.share(total)
+        table.add_row(name, *written, **look)
 
     for name, total in earned.policies.items():
         row(name, total)
@@ -160,16 +158,16 @@ def results_table(
     """
     frame, at_random = standings(histories, random)
     most = max(at_random, float(frame["mean_cumulative_regret"].abs().max()))
-    digits = ".2f" if most == 0 or 1 <= most < WRITTEN_OUT else ".4g"
+    digits = ".2f" if most == 0 or 1 <= most < _LARGE else ",.0f" if _LARGE <= most < WRITTEN_OUT else ".4g"
 
     def written(value: float, form: str) -> str:
-        return "" if math.isnan(value) else f"{value:{form}}"
+        return "" if math.isnan(value) else f"{value:{form}}".replace(",", " ")
 
     table = Table(title=title, title_justify="left")
     table.add_column("policy", no_wrap=True)
-    against = "cumulative regret" if attainable is None else NOISY_REGRET
-    for column in (against, "standard error", "% of random", "ms per step"):
-        table.add_column(column, justify="right")
+    against = "cumulative\nregret" if attainable is None else "regret to\nnoisy maximum"
+    for column in (against, "standard\nerror", "% of\nrandom", "ms per\nstep"):
+        table.add_column(column, justify="right", no_wrap=True)
     for name, row in frame.iterrows():
         table.add_row(
             str(name),

@@ -12,7 +12,7 @@ from scipy import stats
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.naming import counted, some
+from bandits_torch.naming import counted, digits_of, some, written
 from bandits_torch.problems.jumps import MOST, Jump, find_jumps
 from bandits_torch.problems.periods import ROWS, Period, Record, Waves
 from bandits_torch.problems.smoothing import best_smoothed, mean_of_held
@@ -128,7 +128,8 @@ class Diagnosis:
         else:
             low, high = self.noise_interval
             yield (
-                f"Noise: standard deviation {self.noise:.3g} (90 % interval: {low:.3g} to {high:.3g}). "
+                f"Noise: standard deviation {written(self.noise, 3)} (90 % interval: {written(low, 3)} to "
+                f"{written(high, 3)}). "
                 "What changes from row to row and back counts as noise."
             )
         if self.outliers is not None and self.outliers >= _HEAVY:
@@ -142,22 +143,26 @@ class Diagnosis:
         elif self.arms > 1:
             yield f"What arms share: cannot tell; {_FEWEST} rows with two arms that vary are needed."
         yield from (self._of_cycles(), self._of_drift(), self._of_jumps())
+        best = None if self.best_arm is None else self.best_arm[1]
+        means = (self.random, best, self.best_fixed, self.best_moving)
+        digits = digits_of([mean for mean in means if mean is not None], 4)
         if self.random is not None and self.best_arm is not None:
             name, best = self.best_arm
             at_random = " (drawn at random where it has no reward)" if self.missing else ""
             yield (
-                f"Drawing arms at random earns {self.random:.4g} a row, the best single arm in hindsight, {name}, "
-                f"{best:.4g}{at_random}."
+                f"Drawing arms at random earns {written(self.random, digits)} a row, the best single arm in hindsight, "
+                f"{name}, {written(best, digits)}{at_random}."
             )
         if self.best_moving is not None and self.best_fixed is not None and self.moving_interval is not None:
             low, high = self.moving_interval
             last = f"In the last {_ROWS:,} rows, m".replace(",", " ", 1) if self.rows > _ROWS else "M"
             gain = "no gain by following a change is sure"
             if low > 0:
-                gain = f"{low:.3g} to {high:.3g} a row more is to be gained by following the change"
+                gain = f"{written(low, 3)} to {written(high, 3)} a row more is to be gained by following the change"
             yield (
                 f"{last}oving to the best arm of the time, as smoothed rewards of other rows tell it, earns "
-                f"{self.best_moving:.4g} a row; staying at the best single arm {self.best_fixed:.4g}: {gain}."
+                f"{written(self.best_moving, digits)} a row; staying at the best single arm "
+                f"{written(self.best_fixed, digits)}: {gain}."
             )
 
     def _of_cycles(self) -> str:
@@ -196,7 +201,7 @@ class Diagnosis:
         if self.drift == 0:
             return "Drift: none that is clear: between jumps and beside cycles, levels stay."
         rows = "100 rows" if self.unit == "rows" else f"100 rows ({self.span(100 * self.gap)})"
-        return f"Drift: levels wander by about {self.drift:.3g} (standard deviation) in {rows}."
+        return f"Drift: levels wander by about {written(self.drift, 3)} (standard deviation) in {rows}."
 
     def _of_jumps(self) -> str:
         if self.jumps is None:

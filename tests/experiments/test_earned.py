@@ -3,15 +3,19 @@
 import json
 import math
 import re
+from io import StringIO
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from rich.console import Console
 
 from bandits_torch import make, recipes
 from bandits_torch.experiments import race, random_regret
 from bandits_torch.experiments.earned import Earned, earned
+from bandits_torch.experiments.report import earned_table, results_table
 from bandits_torch.problems import Replay
 from bandits_torch.problems.smoothing import best_smoothed, others_smoothed
 from tests.cli.shell import call
@@ -63,6 +67,47 @@ def test_no_policy_is_said_to_have_got_more_than_could_be_gained():
     assert found.gain(7.0) == 1.5
     assert found.sentence("a").endswith("a got 100 % of what could be gained.")
     assert (found.share(2.0), found.share(0.0)) == ("25 %", "-25 %")
+
+
+def test_totals_far_from_0_are_told_with_the_digits_in_which_they_differ():
+    """To five digits and in % all were the same."""
+    policies = {"sliding_window_ucb": 2.4e8 + 17, "ucb1": 2.4e8 + 9}
+    found = Earned(
+        240,
+        "reward",
+        policies,
+        {},
+        2.4e8,
+        ("a name that is rather long", 2.4e8 + 20),
+        2.4e8 + 25,
+        2.0,
+        3e8,
+        True,
+    )
+    assert [found.total(total) for total in policies.values()] == ["240000017", "240000009"]
+    assert [found.above_random(total) for total in policies.values()] == ["+17", "+9"]
+    assert found.a_step(policies["ucb1"]) == "1000000.04"
+
+
+def test_tables_of_80_columns_hold_every_digit_and_policy():
+    policies = {"sliding_window_ucb": 1_154_366_129.0}
+    found = Earned(
+        240, "conversions", policies, {}, 9e8, ("a name that is rather long", 1e9), 1e9, 2.0, 3e9, True
+    )
+    history = SimpleNamespace(
+        mean_cumulative_regret=170_714_366.0, standard_error=887_432.5, ms_per_step=100.0
+    )
+    random = torch.full((1, 2), 1.8e8)
+    told = StringIO()
+    console = Console(file=told, width=80)
+    console.print(earned_table("", found))
+    console.print(results_table("", {"sliding_window_ucb": history}, random, attainable=170_928.34))
+    text = told.getvalue()
+    assert "…" not in text
+    assert text.count("sliding_window_ucb") == 2
+    assert all(
+        number in text for number in ("1 154 366 129", "4 809 859", "170 714 366", "887 432", "360 000 000")
+    )
 
 
 def test_one_row_of_a_table_tells_no_interval():

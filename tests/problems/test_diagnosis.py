@@ -39,6 +39,16 @@ def test_a_few_missing_days_of_three_years_are_not_zero_percent():
     assert "irregular: 0.3% of the gaps" in str(diagnose(table))
 
 
+@pytest.mark.parametrize(
+    ("level", "scale", "told"), [(1e6, 0.1, r"1000000\.\d\d"), (3e6, 1e6, r"\d \d{3} \d{3}")]
+)
+def test_what_is_earned_is_told_in_full_where_four_digits_tell_nothing(level, scale, told):
+    noise = torch.randn(60, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    said = str(diagnose(level + scale * (noise + torch.tensor([0.0, 1.0, 3.0]))))
+    assert len(set(re.findall(rf"{told}(?=\d* a row|\d*[.:])", said))) >= 2
+    assert "e+0" not in said
+
+
 def test_the_interval_of_noise_covers_it_where_rows_are_few():
     generator = np.random.default_rng(0)
     covered = 0

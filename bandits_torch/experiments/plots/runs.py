@@ -37,6 +37,7 @@ from bandits_torch.experiments.plots.style import (
 )
 from bandits_torch.history import History, standard_error
 from bandits_torch.models.online_model import OnlineModel
+from bandits_torch.naming import written
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Observation
 from bandits_torch.theory.widths import ConstantWidth
@@ -248,7 +249,7 @@ def _label_ends(ax: Axes, lines: list[_Line]) -> None:
     places = isotonic_regression(wanted - apart).x.clip(0.0, 1 - apart[-1]) + apart
     for place, at, line in zip(places.tolist(), wanted, lines, strict=True):
         ax.annotate(
-            f"{line.name}  {line.end:.4g}{' ↑' if line.end > high else ''}",
+            f"{line.name}  {written(line.end, 4)}{' ↑' if line.end > high else ''}",
             xy=(1.0, at),
             xytext=(1.03, place),
             xycoords="axes fraction",
