@@ -131,6 +131,18 @@ def test_arms_may_be_called_anything(name, tmp_path):
     assert name in read(tmp_path / "live.html").said["td"]
 
 
+@pytest.mark.filterwarnings("error")  # matplotlib warns if names leave no room
+def test_names_may_be_long_and_rewards_far_from_0(tmp_path):
+    names = [f"a banner that is shown in the northern region in the evening, number {k}" for k in range(6)]
+    live = AskTell.auto(names)
+    for k in range(12):
+        live.tell(live.ask(float(k), [names[k % 6]]), 1e6 + k % 6 / 10)
+    live.report(tmp_path / "live.html")
+    text = (tmp_path / "live.html").read_text()
+    assert all(text.count(f"number {k}</text>") == 6 for k in range(6))
+    assert len(set(re.findall(r"1\u202f000\u202f000\.\d+", text))) > 6
+
+
 def test_a_setting_may_be_called_as_the_column_of_arms_is(tmp_path):
     live = AskTell.auto({"arm": (0.0, 1.0), "x": (0.0, 1.0)})
     question = live.ask(0.0)

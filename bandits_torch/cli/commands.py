@@ -30,7 +30,7 @@ from bandits_torch.cli.asked import (
 )
 from bandits_torch.cli.catalogue import catalogue
 from bandits_torch.cli.output import one_line_errors
-from bandits_torch.naming import did_you_mean, installed, some
+from bandits_torch.naming import did_you_mean, digits_of, installed, some
 
 FILE = click.Path(path_type=Path)  # or a folder
 setting = partial(click.option, "--option", multiple=True)
@@ -324,15 +324,19 @@ def show(state: Path, html: Path | None) -> None:
     reward, and the changes that it noticed. Intervals are 90 % intervals of expected rewards. STATE is not changed.
     """
     live = _live(state, None)
+    beliefs = live.beliefs()
+    rewards = ["mean", "lower", "upper", "before", "after"]
+    digits = digits_of(beliefs[rewards[:3]].to_numpy().ravel(), 4)
 
-    def digits(value: float) -> str:
-        return f"{value:.0f}" if 1000 <= abs(value) < 1e15 else f"{value:.4g}"
+    def number(value: float, digits: int = 4) -> str:
+        return f"{value:.0f}" if 10 ** (digits - 1) <= abs(value) < 1e15 else f"{value:.{digits}g}"
 
     def shown(frame: Any) -> str:
         whole = frame.apply(lambda column: column.dt.floor("s") if hasattr(column, "dt") else column)
-        return str(whole.to_string(index=False, na_rep="", float_format=digits))
+        formats = {name: partial(number, digits=digits) for name in rewards if name in frame}
+        return str(whole.to_string(index=False, na_rep="", float_format=number, formatters=formats))
 
-    click.echo(f"{live!r}\n\n{shown(live.beliefs())}")
+    click.echo(f"{live!r}\n\n{shown(beliefs)}")
     alarms = live.alarms()
     if len(alarms):
         click.echo(f"\nchanges noticed\n{shown(alarms)}")

@@ -39,9 +39,11 @@ from bandits_torch.experiments.plots.style import (
     in_dates,
     label_rows,
     looks,
+    shortened,
 )
 from bandits_torch.experiments.sweep import Starts
 from bandits_torch.history import PER_REPLICATE, History
+from bandits_torch.naming import digits_of
 from bandits_torch.problems.diagnosis import Diagnosis, kind_of_values
 from bandits_torch.problems.problem import Problem
 from bandits_torch.problems.replay import Replay
@@ -57,6 +59,7 @@ _TEMPLATES = Environment(
 _MOST_ARMS = 24  # in a picture
 _MOST_ROWS, _LATEST = 50, 15  # of a table
 _MOST_COLOURS = 6
+_LONGEST_NAME = 24
 _LARGE = 10_000  # regret from which on the axis has prefixes
 _SCREEN, _PHONE = 7.6, 4.0  # widths of a picture in inches
 _VERDICTS = {
@@ -188,6 +191,7 @@ def live_page(
         what="arm" if over_arms else "settings",
         refresh=refresh,
         level=f"{100 * level:g} %",
+        digits=digits_of(table[["mean", "lower", "upper"]].to_numpy().ravel(), 4),
         learned=bool(beliefs["mean"].notna().any()) and len(rewarded) > 0,
         rows=shown.to_dict("records"),
         left_out=len(table) - len(shown),
@@ -226,8 +230,8 @@ def _duration(value: Any) -> str:
     return " ".join(f"{count} {unit}" for count, unit in parts[first : first + 2] if count) or "0 s"
 
 
-def _number(value: float) -> str:
-    return "" if math.isnan(value) else _amount(value)
+def _number(value: float, digits: int = 4) -> str:
+    return "" if math.isnan(value) else _amount(value, digits)
 
 
 def _round(value: float) -> str:
@@ -235,10 +239,12 @@ def _round(value: float) -> str:
     return "" if math.isnan(value) else f"{float(f'{value:.2g}'):,.0f}".replace(",", "\u202f")
 
 
-def _amount(value: float) -> str:
-    """A whole number without an exponent from 1000 to 1e12, else four digits."""
-    written_out = 1000 <= abs(value) < WRITTEN_OUT
-    return f"{value:,.0f}".replace(",", "\u202f") if written_out else f"{value:.4g}"
+def _amount(value: float, digits: int = 4) -> str:
+    """A number to so many significant digits; from 1000 to 1e12 all of its whole part, without an exponent."""
+    if not 1000 <= abs(value) < WRITTEN_OUT:
+        return f"{value:.{digits}g}"
+    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
+    return f"{value:,.{decimals}f}".replace(",", "\u202f")
 
 
 def _percent(share: float) -> str:
@@ -256,7 +262,7 @@ _TEMPLATES.filters |= {"regret": _amount, "percent": _percent, "bar": _bar}
 
 def _draw_intervals(table: pd.DataFrame, figure: Figure) -> None:
     ax, at = figure.add_subplot(), range(len(table))
-    label_rows(ax, list(table["name"]))
+    label_rows(ax, shortened(list(table["name"]), _LONGEST_NAME))
     ax.hlines(at, table["lower"], table["upper"], color=COLOURS[0], linewidth=2)
     ax.plot(table["mean"], at, "o", color=COLOURS[0], markersize=5)
     finish(ax, "", "expected reward", "")
@@ -268,8 +274,9 @@ def _draw_rewards(rewarded: pd.DataFrame, alarms: pd.DataFrame, over_arms: bool,
     groups = rewarded.groupby("arm", sort=False) if over_arms else [("", rewarded)]
     look = looks([str(name) for name in rewarded["arm"].value_counts().index] if over_arms else [""])
     named = over_arms and len(look) - 1 <= _MOST_COLOURS
+    short = shortened([str(name) for name, _ in groups], _LONGEST_NAME)
     for i, (name, one) in enumerate(groups):
-        label = str(name).lstrip("_").replace("$", r"\$") if named and i < _MOST_COLOURS else None
+        label = short[i].lstrip("_").replace("$", r"\$") if named and i < _MOST_COLOURS else None
         ax.plot(one["time"], one["reward"], ".", color=look[str(name)][0], markersize=4, label=label)
     for time in alarms["time"][alarms["time"] >= rewarded["time"].min()]:
         ax.axvline(time, color=GREY, linestyle=":", linewidth=1.2, zorder=0)
@@ -288,7 +295,7 @@ def _draw_plays(rewarded: pd.DataFrame, order: Sequence[str], figure: Figure) ->
     row = {name: i for i, name in enumerate(order)}
     plays = rewarded[rewarded["arm"].isin(row)]
     ax.plot(plays["time"], [row[name] for name in plays["arm"]], "|", color=COLOURS[0], markersize=7)
-    label_rows(ax, order)
+    label_rows(ax, shortened(order, _LONGEST_NAME))
     finish(ax, "", "time", "")
     _in_dates(ax, rewarded["time"])
 

@@ -94,4 +94,4 @@ def test_long_names_that_begin_alike_are_told_apart():
     arms = torch.tensor([[0, 1, 2]])
     names = ["northern region, banner 10 of may", "northern region, banner 11 of may", "north"]
     labels = [label.get_text() for label in plot_pulls(history(arms), arms, names=names).get_yticklabels()]
-    assert labels == ["…10 of may", "…11 of may", "north"]
+    assert labels == ["… banner 10 of may", "… banner 11 of may", "north"]

@@ -22,7 +22,9 @@ def test_a_cycle_of_a_long_record_has_its_size_and_the_length_that_is_told():
 
 def test_the_legend_of_long_names_is_within_the_picture_and_tells_them_apart():
     names = [f"a banner in the northern region, number {n}" for n in range(6)]
-    table = RewardTable(torch.rand(60, 6, generator=torch.Generator().manual_seed(0)).double(), arm_names=names)
+    table = RewardTable(
+        torch.rand(60, 6, generator=torch.Generator().manual_seed(0)).double(), arm_names=names
+    )
     figure = plot_diagnosis(table, diagnose(table))
     figure.canvas.draw()
     (legend,) = figure.legends

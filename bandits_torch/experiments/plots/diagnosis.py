@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.dates import date2num
 from matplotlib.figure import Figure
 
-from bandits_torch.experiments.plots.style import COLOURS, GREY, finish, in_dates, shortened
+from bandits_torch.experiments.plots.style import COLOURS, GREY, finish, fitting_columns, in_dates, shortened
 from bandits_torch.problems.diagnosis import Diagnosis, unit_of
 from bandits_torch.problems.periods import ROWS
 from bandits_torch.problems.smoothing import mean_of_held, others_smoothed
@@ -56,8 +56,7 @@ def plot_diagnosis(table: RewardTable, found: Diagnosis, figure: Figure | None =
     what = {"rows": "row", "seconds": in_unit, "times": "time"}[found.unit]
     dotted = "; dotted: jumps" if found.jumps else ""
     finish(ax, f"Smoothed rewards{dotted}", what, "reward")
-    columns = max(1, int(14 * figure.get_figwidth() / (max(map(len, names)) + 8)))  # 14 characters an inch
-    figure.legend(frameon=False, fontsize=8, ncols=columns, loc="outside lower center")
+    figure.legend(frameon=False, fontsize=8, ncols=fitting_columns(figure, names), loc="outside lower center")
     if cycle is not None:
         ax = axes[1]
         rewards, times = rewards[-ROWS:], times[-ROWS:]  # an error of the length would blur a longer average

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from os.path import commonprefix
 from typing import Any
 
 import numpy as np
@@ -53,10 +52,14 @@ def shortened(names: Sequence[str], most: int) -> list[str]:
     cut = [_cut(name, most) for name in names]
     alike = {short: [name for name, one in zip(names, cut, strict=True) if one == short] for short in cut}
     for i, name in enumerate(names):
-        if len(set(alike[cut[i]])) > 1:
-            shared = len(commonprefix(alike[cut[i]]))
-            word = name.rfind(" ", 0, shared) + 1  # the differing word is shown from its beginning, if that is near
-            cut[i] = _cut("…" + name[word if shared - word < most // 2 else shared :], most)
+        group = alike[cut[i]]
+        if len(set(group)) > 1:
+            letters = enumerate(zip(*group, strict=False))
+            shared = next((k for k, several in letters if len(set(several)) > 1), min(map(len, group)))
+            word = name.rfind(" ", 0, shared) + 1
+            begin = word if shared - word < most // 2 else shared  # the differing word, if it begins near
+            begin = max(0, min(begin, len(name) - most + 1))  # and as much before it as there is room for
+            cut[i] = _cut("…" + name[begin:], most)
     return cut
 
 
@@ -72,12 +75,16 @@ def in_dates(ax: Axes, **about: Any) -> None:
 
 
 def finish(ax: Axes, title: str, xlabel: str, ylabel: str, *, legend: bool = False) -> Axes:
-    """Set the title, labels, a light grid, and a legend in one row between title and axes."""
+    """Set the title, labels, a light grid, and a legend between title and axes, in as few rows as fit."""
+    rows = 0
     if legend:
+        names = ax.get_legend_handles_labels()[1]
+        columns = fitting_columns(ax.figure, names)
+        rows = -(-len(names) // columns)
         ax.legend(
             loc="lower left",
             bbox_to_anchor=(0.0, 1.0),
-            ncols=len(ax.get_legend_handles_labels()[0]),
+            ncols=columns,
             frameon=False,
             fontsize=8,
             borderaxespad=0.2,
@@ -85,12 +92,19 @@ def finish(ax: Axes, title: str, xlabel: str, ylabel: str, *, legend: bool = Fal
             columnspacing=1.2,
         )
         ax.yaxis.set_offset_position("right")  # "1e6" would lie on the legend
-    ax.set_title(title, loc="left", fontsize=10, pad=22 if legend else 6)
+    ax.set_title(title, loc="left", fontsize=10, pad=6 + 16 * rows)
     ax.set(xlabel=xlabel, ylabel=ylabel)
     ax.spines[["top", "right"]].set_visible(False)
     ax.grid(axis="y", color=GRID, linewidth=0.6)
     ax.set_axisbelow(True)
     return ax
+
+
+def fitting_columns(figure: Any, names: Sequence[str]) -> int:
+    """The number of columns of a legend in small print that is no wider than the figure."""
+    inches = figure.bbox.width / figure.dpi
+    fitting = int(14 * inches / (max(map(len, names), default=0) + 8))  # 14 characters an inch
+    return max(1, min(fitting, len(names)))
 
 
 def named(histories: History | Mapping[str, History]) -> dict[str, History]:
