@@ -347,7 +347,7 @@ class AskTell(Watched, Described):
             shown = [border.shown_choice(choice.arm, self.names, self.settings) for choice in choices]
             questions = []
             for choice, name in zip(choices, shown, strict=True):
-                questions.append(Question(self._asked, then, choice.arm, name))
+                questions.append(Question(self._asked, then, choice.arm.clone(), name))  # theirs to change
                 self._open[self._asked] = Pending(number, choice.arm, choice.why)
                 self._watch.asked(self._asked, number, choice.arm)
                 self._asked += 1

@@ -108,6 +108,14 @@ def test_the_first_answer_counts_and_the_others_say_that_they_do_not():
     assert described(asked.state_dict()) == before
 
 
+def test_a_reward_is_of_the_arm_asked_about_whatever_becomes_of_the_question_s_tensor():
+    asked, question = (one := live("gp_ucb")), one.ask(1.0)
+    arm = question.arm.clone()
+    question.arm.sub_(100)
+    asked.tell(question, 1.0)
+    assert torch.equal(asked.policy.model.train_inputs[0].flatten(), arm.double())
+
+
 def test_arms_that_come_to_a_policy_come_with_the_width_of_their_number():
     policy = IndexPolicy(arm_gp((1,)), UpperConfidenceBound, width=SrinivasBayesianWidth(N, 0.1))
     with pytest.raises(
