@@ -186,6 +186,16 @@ def test_windows_that_restart_or_not_keep_the_buffers_bounded(masked):
     assert model.data.ragged == masked
 
 
+def test_data_read_earlier_stay_as_they_were():
+    model, X, Y = OnlineGP(RBFKernel(), 1e-2, input_dim=2), draw(6, 2), draw(6, 1, seed=1)
+    model.observe(X, Y)
+    (inputs,), targets = model.train_inputs, model.train_targets
+    model.forget()
+    assert torch.equal(inputs, X) and torch.equal(targets, Y.squeeze(-1))
+    targets.zero_()
+    assert torch.equal(model.train_targets, Y[1:].squeeze(-1))
+
+
 def test_members_that_hold_the_same_number_list_their_data_in_their_own_order():
     model = OnlineGP(RBFKernel(), 1e-2, input_dim=2, batch_shape=(2,))
     X, Y = draw(2, 6, 2), draw(2, 6, 1, seed=1)

@@ -248,12 +248,12 @@ class OnlineGP(OnlineModel):
     def train_inputs(self) -> tuple[Tensor]:
         """Inputs, oldest first, ``(batch_shape x n x d,)``. Raises ValueError if members hold different numbers."""
         rows = self._rectangular()
-        return (rows.inputs.expand(*self.batch_shape, *rows.inputs.shape[-2:]),)
+        return (rows.inputs.expand(*self.batch_shape, *rows.inputs.shape[-2:]).clone(),)
 
     @property
     def train_targets(self) -> Tensor:
         """Targets, oldest first, ``batch_shape x n``. Raises ValueError if members hold different numbers."""
-        return self._rectangular().targets
+        return self._rectangular().targets.clone()
 
     def _learned(self) -> Rows:
         """The rows without pending ones."""
