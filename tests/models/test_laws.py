@@ -357,6 +357,10 @@ def test_all_arms_at_once_together_and_by_column_are_answered_as_each_alone(name
     listed = model.posterior(model.candidates(now))
     for value, moment in zip(alone, (listed.mean, listed.variance), strict=True):
         assert_close(value, moment.squeeze(-1).squeeze(-1).movedim(0, -1))
+    listed = model.candidates(now)
+    listed.copy_(listed.flip(0).clone())  # a tensor of the caller's, who may change it
+    assert_close([mean.flip(-1)], [model.posterior(listed).mean.squeeze(-1).squeeze(-1).movedim(0, -1)])
+    assert torch.equal(model.candidates(now).flip(0), listed)
     if hasattr(model, "covariance_with"):
         column = covariance.gather(-1, arm[..., None, None].expand(*covariance.shape[:-1], 1))
         assert_close(model.covariance_with(arm, now), column.squeeze(-1))

@@ -385,13 +385,17 @@ class ArmGP(ArmModel):
     # -- predicting ------------------------------------------------------------------------------------
 
     def candidates(self, time: float | None = None) -> Tensor:
-        if self._candidates is None:
-            self._candidates = with_time(self._indices(), 0.0) if self.drifts else self._indices()
-        if self.drifts:
-            self._candidates_time = self.check_not_past(time)
-            self._candidates = self._candidates.clone()
-            self._candidates.select(-1, 1).fill_(self._candidates_time)
-        return self._candidates
+        if not self.drifts:
+            return super().candidates()
+        moment, last = self.check_not_past(time), self._candidates
+        X = (
+            last.clone()
+            if last is not None and self._are_candidates(last)
+            else with_time(self._indices(), 0.0)
+        )
+        X.select(-1, 1).fill_(moment)
+        self._candidates_time = moment
+        return self._keep(X)
 
     def marginals(self, time: float | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of every arm at ``time`` (default: now): ``batch_shape x N`` each. O(N)."""
@@ -420,7 +424,7 @@ class ArmGP(ArmModel):
 
     def _posterior_at(self, X: Tensor, noise: float | Tensor) -> GPyTorchPosterior:
         """See ``OnlineModel``; for ``candidates``, and for q = 1, from the stored marginals."""
-        if X is not None and X is self._candidates:
+        if self._are_candidates(X):
             time, now = self._candidates_time, self._belief.now
             if now is not None and time < now:  # the model has learned since ``candidates`` checked the time
                 self.check_not_past(time)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Self
+from typing import Any, Self
 
 import torch
 from gpytorch.kernels import Kernel
@@ -16,6 +16,7 @@ from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.prior import prior_over
 from bandits_torch.models.cholesky import batched_cholesky
 from bandits_torch.models.online_model import OnlineModel, broadcast, require_within, with_time
+from bandits_torch.state import writes
 
 
 class ArmModel(OnlineModel):
@@ -38,6 +39,7 @@ class ArmModel(OnlineModel):
     has_cycles = False
     has_level = False
     _candidates: Tensor | None = None
+    _candidates_writes: object = None  # how often they were written to when ``candidates`` returned them
 
     @property
     def tells_past(self) -> bool:  # type: ignore[override]
@@ -106,9 +108,19 @@ class ArmModel(OnlineModel):
     def candidates(self, time: float | None = None) -> Tensor:
         """Inputs of all arms (at ``time``, under drift): ``N x 1 x d``, with a 1 for each batch dimension after N.
         ``ArmGP.posterior`` of this same object reads the stored marginals."""
-        if self._candidates is None:
-            self._candidates = self._indices()
-        return self._candidates
+        last = self._candidates
+        return last if last is not None and self._are_candidates(last) else self._keep(self._indices())
+
+    def _keep(self, candidates: Tensor) -> Tensor:
+        self._candidates, self._candidates_writes = candidates, writes(candidates)
+        return candidates
+
+    def _are_candidates(self, X: Any) -> bool:
+        """Whether X is the tensor that ``candidates`` returned last, not written to since (in inference mode PyTorch
+        does not count that)."""
+        if X is None or X is not self._candidates:
+            return False
+        return X.is_inference() or writes(X) == self._candidates_writes
 
     def _indices(self) -> Tensor:
         """Indices of all arms, ``N x 1 x 1``, with a 1 for each batch dimension after N."""
