@@ -191,7 +191,8 @@ def test_data_read_earlier_stay_as_they_were():
     model.observe(X, Y)
     (inputs,), targets = model.train_inputs, model.train_targets
     model.forget()
-    assert torch.equal(inputs, X) and torch.equal(targets, Y.squeeze(-1))
+    assert torch.equal(inputs, X)
+    assert torch.equal(targets, Y.squeeze(-1))
     targets.zero_()
     assert torch.equal(model.train_targets, Y[1:].squeeze(-1))
 

@@ -387,12 +387,8 @@ class ArmGP(ArmModel):
     def candidates(self, time: float | None = None) -> Tensor:
         if not self.drifts:
             return super().candidates()
-        moment, last = self.check_not_past(time), self._candidates
-        X = (
-            last.clone()
-            if last is not None and self._are_candidates(last)
-            else with_time(self._indices(), 0.0)
-        )
+        moment, kept = self.check_not_past(time), self._kept()
+        X = with_time(self._indices(), 0.0) if kept is None else kept.clone()
         X.select(-1, 1).fill_(moment)
         self._candidates_time = moment
         return self._keep(X)
@@ -424,7 +420,7 @@ class ArmGP(ArmModel):
 
     def _posterior_at(self, X: Tensor, noise: float | Tensor) -> GPyTorchPosterior:
         """See ``OnlineModel``; for ``candidates``, and for q = 1, from the stored marginals."""
-        if self._are_candidates(X):
+        if X is not None and X is self._kept():
             time, now = self._candidates_time, self._belief.now
             if now is not None and time < now:  # the model has learned since ``candidates`` checked the time
                 self.check_not_past(time)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Self
 
 import torch
 from gpytorch.kernels import Kernel
@@ -108,19 +108,20 @@ class ArmModel(OnlineModel):
     def candidates(self, time: float | None = None) -> Tensor:
         """Inputs of all arms (at ``time``, under drift): ``N x 1 x d``, with a 1 for each batch dimension after N.
         ``ArmGP.posterior`` of this same object reads the stored marginals."""
-        last = self._candidates
-        return last if last is not None and self._are_candidates(last) else self._keep(self._indices())
+        kept = self._kept()
+        return self._keep(self._indices()) if kept is None else kept
 
     def _keep(self, candidates: Tensor) -> Tensor:
         self._candidates, self._candidates_writes = candidates, writes(candidates)
         return candidates
 
-    def _are_candidates(self, X: Any) -> bool:
-        """Whether X is the tensor that ``candidates`` returned last, not written to since (in inference mode PyTorch
-        does not count that)."""
-        if X is None or X is not self._candidates:
-            return False
-        return X.is_inference() or writes(X) == self._candidates_writes
+    def _kept(self) -> Tensor | None:
+        """What ``candidates`` returned last; None if it was written to since, which tensors of inference mode do not
+        tell."""
+        X = self._candidates
+        if X is None or X.is_inference() or writes(X) == self._candidates_writes:
+            return X
+        return None
 
     def _indices(self) -> Tensor:
         """Indices of all arms, ``N x 1 x 1``, with a 1 for each batch dimension after N."""

@@ -263,7 +263,7 @@ class SketchedGP(ArmModel):
 
     def _posterior_at(self, X: Tensor, noise: float | Tensor) -> GPyTorchPosterior:
         """See ``OnlineModel``."""
-        if self._are_candidates(X):
+        if X is not None and X is self._kept():
             mean, variance = self.marginals()
             mean, variance = (part.movedim(-1, 0).unsqueeze(-1) for part in (mean, variance))
             return MarginalPosterior(mean, variance + noise)
