@@ -374,6 +374,8 @@ def points_of(points: Any, settings: Settings | None) -> Any:
 
 def numbers(name: str, value: Any) -> Tensor:
     """A float64 tensor of finite numbers, up to 1e140 in size, from a number, a tensor, an array or a sequence."""
+    if isinstance(value, np.ndarray | pd.Series):
+        value = np.array(value)  # without labels, and in memory that PyTorch can use
     is_real = not (value.is_complex() if isinstance(value, Tensor) else np.iscomplexobj(value))
     try:
         numbers = torch.as_tensor(value if is_real else None, dtype=torch.float64)
@@ -404,6 +406,8 @@ def outcomes_of(given: Any, names: tuple[str, ...], replicates: int) -> Tensor:
     """Outcomes (S, m) in the order of their names, from a mapping by name or from numbers in that order."""
     S = replicates
     validation.require(len(names) > 0, "outcomes", given, "None: the policy learns only the reward")
+    if isinstance(given, pd.Series) and is_sequence_of_words(given.index):
+        given = given.to_dict()
     if isinstance(given, Mapping):
         validation.known_names("outcomes", given, names)
         validation.require(set(given) == set(names), "outcomes", tuple(given), f"all of {names}")

@@ -7,6 +7,7 @@ import sys
 import threading
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel
@@ -118,10 +119,16 @@ def test_torn_copies_would_be_seen(monkeypatch):
 def test_numbers_of_numpy_and_torch_are_numbers():
     asked = AskTell(recipes.gp_ucb(4, torch.eye(4).double(), 0.1, width=1.0))
     rewards = 1, np.float64(1), np.float32(1), np.int64(1), np.array(1), torch.tensor(1), torch.tensor(1.0)
-    for id, reward in enumerate((*rewards, torch.tensor([1.0]), np.array([1.0]), [1.0])):
+    arrays = (
+        np.array([1.0]),
+        np.array([1.0, 2.0])[::-1][1:],
+        pd.Series([1.0], ["north"]),
+        pd.Series([1.0], [7]),
+    )
+    for id, reward in enumerate((*rewards, torch.tensor([1.0]), *arrays, [1.0])):
         asked.ask(1.0)
-        assert asked.tell((int, np.int64, np.uint8)[id % 3](id), reward), reward
-    assert asked.policy.model.train_targets.tolist() == [[1.0] * 10]
+        assert asked.tell((int, np.int64, np.uint8)[id % 3](id), reward)
+    assert asked.policy.model.train_targets.tolist() == [[1.0] * 13]
 
 
 def in_threads(*works):

@@ -4,6 +4,7 @@ import math
 from copy import deepcopy
 from functools import partial
 
+import pandas as pd
 import pytest
 import torch
 
@@ -409,7 +410,8 @@ def test_outcomes_are_told_by_name_or_in_order():
         one, other = by_name.ask(float(step)), in_order.ask(float(step))
         assert one.arm.tolist() == other.arm.tolist()
         heat, flow = measured(step, one.arm)[1][0].tolist()
-        by_name.tell(one.id, 0.3, outcomes={"flow": flow, "heat": heat})
+        named = {"flow": flow, "heat": heat}
+        by_name.tell(one.id, 0.3, outcomes=pd.Series(named) if step % 2 else named)
         in_order.tell(other.id, 0.3, outcomes=[heat, flow])
     assert described(by_name.state_dict()) == described(in_order.state_dict())
 
