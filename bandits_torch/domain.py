@@ -11,6 +11,7 @@ from botorch.utils.sampling import draw_sobol_samples, get_polytope_samples
 from torch import Tensor
 
 from bandits_torch import validation
+from bandits_torch.state import copied
 
 Constraint = tuple[Tensor, Tensor, float]
 _OVERSAMPLED = 16  # Sobol points tried for each feasible point needed, before the slower polytope sampler
@@ -73,8 +74,13 @@ class Domain:
         validation.require(not alone, "bounds", bounds, "(2, d) with inequality_constraints")
         mixed = self.inequality_constraints and any(self.differs(v) for v in self.fixed_features.values())
         validation.require(not mixed, "fixed_features", "a tensor", "numbers with inequality_constraints")
-        object.__setattr__(self, "bounds", bounds.clone())  # later changes of the caller's are not ours
-        object.__setattr__(self, "fixed_features", dict(self.fixed_features))
+        own = {  # later changes of the caller's are not ours
+            "bounds": bounds.clone(),
+            "inequality_constraints": [(i.clone(), c.clone(), b) for i, c, b in self.inequality_constraints],
+            "fixed_features": copied(self.fixed_features),
+        }
+        for name, value in own.items():
+            object.__setattr__(self, name, value)
 
     @property
     def dim(self) -> int:

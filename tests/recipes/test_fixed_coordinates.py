@@ -29,6 +29,17 @@ def test_a_domain_stays_as_it_was_when_its_callers_bounds_and_values_change():
     assert 0 <= arm[0, 0] <= 1
 
 
+def test_a_domain_stays_as_it_was_when_its_callers_constraints_and_fixed_values_change():
+    square, two = torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double(), torch.ones(2).double()
+    constraints, of_each = [(torch.arange(2), two.clone(), 1.0)], torch.tensor([0.25, 0.5]).double()
+    constrained, fixed = Domain(square, constraints), Domain(square, fixed_features={1: of_each})
+    constraints[0][1].zero_()
+    constraints.append((torch.arange(2), two, 9.0))
+    of_each.zero_()
+    assert constrained.contains(torch.tensor([[0.2, 0.2], [0.9, 0.9]]).double()).tolist() == [False, True]
+    assert fixed.fix(torch.ones(2, 2).double())[:, 1].tolist() == [0.25, 0.5]
+
+
 def test_the_width_over_a_domain_is_the_same_in_any_units_of_its_coordinates():
     widths = []
     for units in ([1.0, 1.0], [600.0, 1e-3]):
