@@ -205,13 +205,18 @@ REGISTERED: dict[str, Recipe] = {}
 def recipe(**about: Any) -> Callable[[Callable[..., Policy]], Callable[..., Policy]]:
     """A decorator that registers a function of a ``Setup``; ``about``: fields of ``Recipe``.
 
-    The decorated function raises ValueError for arguments that the recipe does not take or lacks.
+    The decorated function raises ValueError for arguments that the recipe does not take or lacks. The decorator raises
+    ValueError for a name that is taken, and unless all parameters after the setup are keywords alone.
     """
 
     def register(function: Callable[..., Policy]) -> Callable[..., Policy]:
         name = function.__name__
         takes, belief = about.get("takes", RUN), about.get("belief", "kernel")
-        _, *keywords = inspect.signature(function).parameters.values()
+        parameters = [*inspect.signature(function).parameters.values()]
+        keywords = parameters[1:]
+        alone = bool(parameters) and all(p.kind is p.KEYWORD_ONLY for p in keywords)
+        shown, expected = [*map(str, parameters)], "a setup, then keywords: (setup, *, ...)"
+        validation.require(alone, f"parameters of {name}", shown, expected)
         signature = _signature(keywords, takes, belief, about.get("optional", False))
 
         def made(setup: Setup, options: dict[str, Any]) -> Policy:

@@ -167,6 +167,13 @@ def test_a_new_recipe_is_registered_once():
         del REGISTERED["wide_gp_ucb"], recipes.RECIPES["wide_gp_ucb"]
 
 
+@pytest.mark.parametrize("function", [lambda: 0, lambda setup, most=60: 0, lambda setup, **options: 0])
+def test_a_recipe_is_a_function_of_a_setup_and_of_keywords_alone(function):
+    expected = r"parameters of <lambda> must be a setup, then keywords: \(setup, \*, \.\.\.\), got"
+    with pytest.raises(ValueError, match=expected):
+        recipes.recipe()(function)
+
+
 MEAN = 4.0
 CHANCES = {"log_odds_ucb"}  # its prior means lie within a range (tests/policies/test_classical.py)
 SHIFTABLE = [
