@@ -21,6 +21,7 @@ from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bandits_torch import problems, recipes
+from bandits_torch.kernels import MarkovTimeKernel
 from bandits_torch.loop import run
 from bandits_torch.policies.policy import Observation, Policy
 from bandits_torch.problems.problem import Problem
@@ -203,7 +204,8 @@ class ProblemLaws:
 
 
 class KernelLaws:
-    """Laws of a kernel: its matrix is symmetric and positive semidefinite, and ``diag=True`` gives the diagonal.
+    """Laws of a kernel: its matrix is symmetric and positive semidefinite, ``diag=True`` gives the diagonal, and a
+    ``MarkovTimeKernel`` is Markov.
 
     Attributes:
         dim: number of input columns.
@@ -233,6 +235,16 @@ class KernelLaws:
         diagonal = kernel(X, diag=True)
         diagonal = diagonal if isinstance(diagonal, Tensor) else diagonal.to_dense()
         assert torch.allclose(diagonal, kernel(X).to_dense().diagonal())
+
+    @torch.no_grad()
+    def test_a_markov_kernel_is_markov(self) -> None:
+        """k(r, t) k(s, s) = k(r, s) k(s, t) for r <= s <= t, if it is a ``MarkovTimeKernel``."""
+        kernel = self.build().double()
+        if not isinstance(kernel, MarkovTimeKernel):
+            raise SkipTest("it is no MarkovTimeKernel")
+        r, s, t = self._inputs()[:18, 0].sort().values.unflatten(0, (3, 6))
+        k = kernel.covariance
+        assert torch.allclose(k(r, t) * k(s, s), k(r, s) * k(s, t)), f"it has more memory at {r}, {s}, {t}"
 
 
 def _skip_for(reason: str) -> None:

@@ -1,20 +1,24 @@
 """The laws for plug-ins hold for what the package has, and catch what breaks them."""
 
 import copy
+import inspect
 from dataclasses import replace
 from unittest import SkipTest
 
 import pytest
 import torch
-from gpytorch.kernels import Kernel
+from gpytorch.kernels import Kernel, RBFKernel
 
-from bandits_torch import recipes
-from bandits_torch.kernels import ExponentialForgettingKernel, WienerKernel
+from bandits_torch import kernels, recipes
+from bandits_torch.kernels.temporal import TimeKernel
+from bandits_torch.models import ArmGP
 from bandits_torch.policies import Observation
 from bandits_torch.problems import PROBLEMS, problem
+from bandits_torch.problems.continuous import ContinuousProblem
 from bandits_torch.recipes.registration import REGISTERED
 from bandits_torch.state import HasState, copied
 from bandits_torch.testing import KernelLaws, ProblemLaws, RecipeLaws
+from tests.fuzz import public
 from tests.reference import all_recipes
 
 
@@ -63,7 +67,7 @@ def test_every_recipe_begins_anew_where_it_is_told_to(name, everywhere):
 
 
 PLAIN = [name for name in PROBLEMS if not problem.REGISTERED[name].needs_data]
-OVER_ARMS = [name for name in PLAIN if name in ("gp", "switching", "tv-gp", "cosine", "hills")]
+OVER_ARMS = [name for name in PLAIN if not issubclass(problem.REGISTERED[name].factory, ContinuousProblem)]
 
 
 def keep_alike(policy, other):
@@ -120,12 +124,25 @@ def test_problems_over_arms_obey(name, law):
     law(type("Laws", (ProblemLaws,), {"name": name})())
 
 
+OVER_TIME = [
+    name
+    for name in kernels.__all__
+    if isinstance(kind := getattr(kernels, name), type)
+    and issubclass(kind, TimeKernel)
+    and not inspect.isabstract(kind)
+]
+
+
 @pytest.mark.parametrize("law", laws_of(KernelLaws), ids=name_of)
-@pytest.mark.parametrize(
-    "kernel", [ExponentialForgettingKernel(0.1), WienerKernel(0.2)], ids=["forgetting", "wiener"]
-)
-def test_kernels_obey(kernel, law):
-    law(type("Laws", (KernelLaws,), {"build": lambda self: kernel})())
+@pytest.mark.parametrize("name", OVER_TIME)
+def test_every_kernel_over_time_obeys(name, law):
+    def build(self):
+        return getattr(kernels, name)(**public.valid(f"kernels.{name}"))
+
+    try:
+        law(type("Laws", (KernelLaws,), {"build": build})())
+    except SkipTest:
+        assert not issubclass(getattr(kernels, name), kernels.MarkovTimeKernel)
 
 
 class Distance(Kernel):
@@ -133,6 +150,22 @@ class Distance(Kernel):
 
     def forward(self, x1, x2, diag=False, **params):
         return self.covar_dist(x1, x2, diag=diag)
+
+
+class LongMemory(kernels.MarkovTimeKernel):
+    """The rational quadratic kernel, which is not Markov."""
+
+    def covariance(self, s, t):
+        return 1 / (1 + (torch.as_tensor(s) - t).square() / 800)
+
+
+def test_a_kernel_that_is_not_markov_is_caught():
+    laws = type("Laws", (KernelLaws,), {"build": lambda self: LongMemory()})()
+    with pytest.raises(AssertionError, match="more memory"):
+        laws.test_a_markov_kernel_is_markov()
+    arms = torch.zeros(2, 1).double()
+    with pytest.raises(ValueError, match=r"^kernel\.time_kernel must be Markov, .*, got 'LongMemory'"):
+        ArmGP(arms, kernels.SpatioTemporalKernel(RBFKernel().double(), LongMemory()), 0.1)
 
 
 def test_a_kernel_that_is_none_is_caught():

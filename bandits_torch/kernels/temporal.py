@@ -94,6 +94,22 @@ class MarkovTimeKernel(TimeKernel):
             self.register_prior(f"{name}_prior", prior, partial(value_of, name), partial(set_value, name))
 
 
+def check_markov(kernel: MarkovTimeKernel) -> None:
+    """Raise ValueError for a kernel that is defined by a ``covariance`` alone which is not Markov.
+
+    Times are 0, s and 2 s, with s from 10^-2 to 10^4, so that some are of the order of any memory.
+    """
+    if type(kernel).transition is not MarkovTimeKernel.transition:
+        return
+    k, s = kernel.covariance, torch.logspace(-2, 4, 13, dtype=torch.float64)
+    with torch.no_grad():
+        error = k(0 * s, 2 * s) * k(s, s) - k(0 * s, s) * k(s, 2 * s)
+        scale = (k(0 * s, 0 * s) * k(2 * s, 2 * s)).sqrt() * k(s, s)
+        markov = not bool((error.abs() > 1e-3 * scale).any())
+    expected = "Markov, as it is a MarkovTimeKernel: k(r, t) k(s, s) = k(r, s) k(s, t) for r <= s <= t"
+    validation.require(markov, "kernel.time_kernel", type(kernel).__name__, expected)
+
+
 def _hyperparameter(name: str, what: str, expected: str) -> Any:
     """A property of shape ``batch_shape x 1``, stored as ``raw_<name>`` under its constraint."""
 

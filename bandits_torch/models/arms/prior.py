@@ -15,7 +15,7 @@ from bandits_torch.kernels import MarkovTimeKernel, SpatioTemporalKernel
 from bandits_torch.kernels.arms import inputs_over, over_indices
 from bandits_torch.kernels.composed import check_sees_all
 from bandits_torch.kernels.state_space import Component, StateSpace
-from bandits_torch.kernels.temporal import KNOWN, has_state_space, state_space_of
+from bandits_torch.kernels.temporal import KNOWN, check_markov, has_state_space, state_space_of
 from bandits_torch.models.online_model import ResizableState, held_elsewhere
 
 
@@ -50,6 +50,7 @@ class ArmPrior(torch.nn.Module):
         if not isinstance(kernel, SpatioTemporalKernel):
             return kernel, None, kernel.batch_shape
         check_sees_all(kernel)
+        check_markov(kernel.time_kernel)
         return kernel.space_kernel, kernel.time_kernel, kernel.space_kernel.batch_shape
 
     @property
