@@ -68,6 +68,12 @@ def test_a_new_policy_is_one_short_file_that_races_and_beats_chance(own):
     assert histories[OWN].mean_cumulative_regret < 0.8 * histories["random"].mean_cumulative_regret
 
 
+@pytest.mark.parametrize("value", ["three", None, 0.0, 1.5])
+def test_its_settings_are_checked_as_those_of_the_package_are(value):
+    with pytest.raises(ValueError, match=r"^discount must be a number in \(0, 1\], got "):
+        recipes.RECIPES[OWN](N, discount=value)
+
+
 def test_it_chooses_by_the_formula_of_the_paper():
     policy, world = built(OWN)
     run(policy, world, 30)

@@ -146,7 +146,7 @@ class DiscountedUCB(MeansPolicy):
     exploration: float = 0.5
 
     def __post_init__(self) -> None:
-        self.discount = checked_share("discount", self.discount)
+        self.discount = validation.positive_share("discount", self.discount)
         self.exploration = validation.positive("exploration", self.exploration)
         super().__post_init__()
 
@@ -214,13 +214,6 @@ def tuned_window(horizon: int, changes: float) -> int:
     validation.positive_integer("horizon", horizon)
     steps = 2 * math.sqrt(horizon * math.log(horizon) / validation.positive("changes", changes))
     return min(horizon, max(1, math.ceil(steps)))
-
-
-def checked_share(name: str, value: float) -> float:
-    """A number in (0, 1]."""
-    validation.positive(name, value)
-    validation.require(value <= 1, name, value, "a number in (0, 1]")
-    return float(value)
 
 
 class GLRKLUCB(MeansPolicy):
@@ -509,7 +502,7 @@ class EpsilonGreedy(MeansPolicy):
 
     def __post_init__(self) -> None:
         self.epsilon = validation.share("epsilon", self.epsilon)
-        checked_share("step_size", self.step_size)
+        validation.positive_share("step_size", self.step_size)
         super().__post_init__()
 
     def choice(
@@ -565,7 +558,7 @@ class DiscountedThompsonSampling(MeansPolicy):
     fixed = False  # quantiles of Beta distributions are computed on the host
 
     def __post_init__(self) -> None:
-        self.discount = checked_share("discount", self.discount)
+        self.discount = validation.positive_share("discount", self.discount)
         validation.one_of("likelihood", self.likelihood, "auto", "bernoulli", "gaussian")
         super().__post_init__()
         if self.noise_variance is not None:
@@ -658,7 +651,7 @@ class EXP3S(MeansPolicy):
         K = validation.positive_integer("num_arms", self.num_arms)
         tuned = min(1.0, math.sqrt(K * (Y * math.log(K * T) + math.e) / ((math.e - 1) * T)))
         given = tuned if self.exploration is None else self.exploration
-        self.exploration = checked_share("exploration", given)
+        self.exploration = validation.positive_share("exploration", given)
         self.sharing = validation.positive("sharing", 1 / T if self.sharing is None else self.sharing)
         super().__post_init__()
 
