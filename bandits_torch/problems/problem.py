@@ -62,6 +62,10 @@ class Knowledge:
     context_dim: int = 0
     context_kernel: Kernel | None = None
 
+    def __post_init__(self) -> None:
+        expected = "a kernel over the arms: of their covariance matrix, ArmCovarianceKernel(matrix)"
+        validation.require(not isinstance(self.kernel, Tensor), "kernel", self.kernel, expected)
+
     def to(self, *args: Any, **kwargs: Any) -> Knowledge:
         """A copy with its tensors moved as by ``Tensor.to``; kernels are moved in place.
 

@@ -6,7 +6,7 @@ import torch
 from bandits_torch.arm_context import mask_of
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.problems import PROBLEMS, describe, make, named, options_of, registered
-from bandits_torch.problems.problem import Problem, per_replicate
+from bandits_torch.problems.problem import Knowledge, Problem, per_replicate
 from bandits_torch.streams import ReplicateStreams
 
 EVERY = [registered(name) for name in PROBLEMS]
@@ -18,6 +18,11 @@ RANDOM_FUNCTIONS = [*(one.name for one in EVERY if one.random), *DRIFTING]
 
 def made(name: str, **options: object) -> Problem:
     return make(name.split()[0], **DRIFTING.get(name, {}), **options)
+
+
+def test_knowledge_asks_for_a_kernel_instead_of_a_matrix() -> None:
+    with pytest.raises(ValueError, match=r"^kernel must be a kernel .* ArmCovarianceKernel"):
+        Knowledge(torch.eye(2).double(), 0.1)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", RANDOM_FUNCTIONS)
