@@ -5,8 +5,8 @@ import shlex
 
 import pytest
 
-from bandits_torch.cli import app
 from bandits_torch.cli.asked import parse_value, send_options
+from bandits_torch.cli.commands import app
 from tests.cli.shell import call
 
 ACCEPTED = {

@@ -105,6 +105,12 @@ def test_the_catalogue_says_what_the_registrations_say():
     assert registered() == FILE.read_text(encoding="utf-8"), advice
 
 
+def test_the_program_that_writes_the_catalogue_is_imported_once():
+    code = "import sys, bandits_torch.cli; print('bandits_torch.cli.catalogue' in sys.modules)"  # runpy warns if so
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == "False\n"
+
+
 def test_the_list_needs_no_docstrings():
     plain, stripped = (run_watched(["list"], ["list", "gp_ts"], options=given) for given in ([], ["-OO"]))
     assert plain == stripped

@@ -16,7 +16,7 @@ from typing import IO, Self
 import torch
 
 from bandits_torch import naming
-from bandits_torch.cli import main
+from bandits_torch.cli.commands import main
 
 
 class Forked:
