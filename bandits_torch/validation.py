@@ -22,6 +22,8 @@ def _shown(value: Any) -> str:
         return f"a tensor of shape {tuple(value.shape)}"
     if isinstance(value, Tensor):
         return repr(value.tolist())
+    if isinstance(shape := getattr(value, "shape", None), tuple) and math.prod(shape) > 8:
+        return f"an array of shape {shape}"
     if isinstance(value, int) and value.bit_length() > _SHOWN_BITS:
         return f"an integer of {value.bit_length()} bits"
     try:
@@ -95,7 +97,8 @@ def function(name: str, value: Any, expected: str) -> None:
 
 def tensor(name: str, value: Any) -> Tensor:
     """A tensor, as it is."""
-    instance(name, value, Tensor, "a tensor")
+    converted = f" (torch.tensor(numpy.asarray({name})) makes one)" if hasattr(value, "__array__") else ""
+    instance(name, value, Tensor, f"a tensor{converted}")
     return value
 
 

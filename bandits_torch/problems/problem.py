@@ -341,6 +341,9 @@ def make(
         raise ValueError(f"data must be given for problem {name!r}: the path of its file, got None")
     if not about.needs_data and data is not None:
         raise ValueError(f"data must be None for problem {name!r}, which reads no file, got {str(data)!r}")
+    if data is not None:
+        expected = "the path of a file (a table in memory is a problem by itself: problems.Replay(tensor))"
+        validation.instance("data", data, (str, Path), expected)
     common: dict[str, Any] = {"replicates": replicates, "seed": seed}
     common |= {key: value for key, value in {"horizon": horizon, "data": data}.items() if value is not None}
     given = {key: value for key, value in common.items() if key in about.parameters}

@@ -1,9 +1,11 @@
 """What cannot be drawn, played or summed up is refused by the name of the argument."""
 
+import numpy as np
 import pytest
 import torch
+from gpytorch.kernels import RBFKernel
 
-from bandits_torch import make, recipes
+from bandits_torch import ArmGP, make, recipes
 from bandits_torch.experiments import (
     advise,
     best_arms,
@@ -41,7 +43,11 @@ REFUSED = [
     (lambda: plot_arms(PLAYED, best=ARMS[[0, 0, 0]]), r"best must have shape \(4,\), \(1, 4\) or \(2, 4\)"),
     (lambda: plot_arms(PLAYED, positions=torch.zeros(2)), r"positions must have shape \(N,\), with N at"),
     (lambda: plot_arms(PLAYED, best=[0.0] * 4), "best must be a tensor"),
-    (lambda: plot_arms(PLAYED, positions=[0.0] * 4), "positions must be a tensor"),
+    (lambda: plot_arms(PLAYED, positions=[0.0] * 4), "positions must be a tensor, got"),
+    (
+        lambda: ArmGP(np.zeros((30, 2)), RBFKernel(), 0.1),
+        r"arms must be a tensor \(torch\.tensor\(numpy\.asarray\(arms\)\) makes one\), got an array of shape \(30, 2\)",
+    ),
     (lambda: plot_arms(POINTS, coordinate=2), "coordinate must be an integer in 0, ..., 1, got 2"),
     (lambda: plot_arms(POINTS, best=ARMS), "best must be None if points were played"),
     (lambda: plot_pulls(PLAYED, torch.zeros(2, 4)), "best must be integers, got torch.float32"),

@@ -225,6 +225,11 @@ def test_make_replays_a_file(tmp_path: Path) -> None:
     problem = make("replay", data=path, horizon=5, replicates=2, rewards="a,c", warm_up=0.5)
     assert problem.expected_rewards(1).shape == (2, 2)
     torch.testing.assert_close(problem.expected_rewards(1)[0], _table()[25, [0, 2]])
+    with pytest.raises(
+        ValueError,
+        match=r"^data must be the path of a file \(a table in memory .*Replay\(tensor\)\), got an array",
+    ):
+        make("replay", data=_table().numpy())
     with pytest.raises(ValueError, match="data must be given for problem 'replay'"):
         make("replay")
 
