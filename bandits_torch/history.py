@@ -36,7 +36,7 @@ PER_REPLICATE = ("arms", "rewards", "expected_rewards", "best")
 _PER_STEP = ("times", "seconds")
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class History:
     """The record of one run: S replicates, T steps. Every tensor lies on the CPU.
 
@@ -73,6 +73,13 @@ class History:
         for name, value in self.trace.items():
             validation.require(name not in COLUMNS, "name in trace", name, f"other than {COLUMNS}")
             validation.of_shape(f"trace[{name!r}]", value, shape, shape[1:])
+
+    def __repr__(self) -> str:
+        of = f"{self.meta.get('policy', 'a policy')} on {self.meta.get('problem', 'a problem')}"
+        steps = (
+            f"{self.replicates} replicates, {self.horizon} steps, regret {self.mean_cumulative_regret:.4g}"
+        )
+        return f"<History of {of}: {steps}>"
 
     @property
     def replicates(self) -> int:

@@ -47,6 +47,13 @@ def test_mean_and_standard_error_equal_numpys():
     assert torch.equal(history.cumulative_regret[:, -1], history.regret.cumsum(1)[:, -1])
 
 
+def test_it_is_shown_in_one_line_without_its_tensors():
+    shown = repr(make())
+    assert shown.startswith("<History of ")
+    assert " replicates, 20 steps, regret " in shown
+    assert "tensor" not in shown
+
+
 def test_one_replicate_has_no_standard_error():
     assert math.isnan(make(replicates=1).standard_error)
 
