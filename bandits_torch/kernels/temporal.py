@@ -94,12 +94,12 @@ class MarkovTimeKernel(TimeKernel):
             self.register_prior(f"{name}_prior", prior, partial(value_of, name), partial(set_value, name))
 
 
-def check_markov(kernel: MarkovTimeKernel) -> None:
+def check_markov(kernel: Kernel) -> None:
     """Raise ValueError for a kernel that is defined by a ``covariance`` alone which is not Markov.
 
     Times are 0, s and 2 s, with s from 10^-2 to 10^4, so that some are of the order of any memory.
     """
-    if type(kernel).transition is not MarkovTimeKernel.transition:
+    if not isinstance(kernel, MarkovTimeKernel) or type(kernel).transition is not MarkovTimeKernel.transition:
         return
     k, s = kernel.covariance, torch.logspace(-2, 4, 13, dtype=torch.float64)
     with torch.no_grad():
