@@ -452,14 +452,12 @@ def play_captured(
     steps.begin(horizon - done, most)
     step = done
     while step < horizon:
-        left = pause(step)
-        wanted = min(most, horizon - step, left)
+        wanted = min(most, horizon - step, pause(step))
         times = [problem.time(s) for s in range(step + 1, step + wanted + 1)]
         count = steps.most(times)
         if steps.static and count < most:
             count = 1 << count.bit_length() >> 1  # 0 stays 0
         if count == 0:
-            recorder.one_a_step(steps.finish())
             plain(step + 1)
             step += 1
             continue
@@ -471,8 +469,7 @@ def play_captured(
             rows = launch((count, steps.key()), partial(block, steps, count), given)
             steps.after(times, rows)
             recorder.block(step + 1, times, rows, perf_counter() - start)
-            if count == left:  # a checkpoint, or the end
-                recorder.one_a_step(steps.finish())
             step += count
             after(step)
+    recorder.one_a_step(steps.finish())
     return launch.said

@@ -89,8 +89,7 @@ class CapturedSteps(ABC):
         return
 
     def finish(self) -> tuple[str, ...]:
-        """Leave the policy as plain steps do, at a pause or the end. Returns the names of rows that a plain run records
-        as one number a step."""
+        """The end of the run. Returns the names of rows that a plain run records as one number a step."""
         return ()
 
 
