@@ -263,12 +263,6 @@ class Recorder:
         if self._on_cpu or last // _CHECK_EVERY > (first - 1) // _CHECK_EVERY:
             self._check(last)
 
-    def one_a_step(self, names: tuple[str, ...]) -> None:
-        """Keep one value per step of these names, whose values are the same for all replicates."""
-        for name in names:
-            if (rows := self._trace.get(name)) is not None and rows.dim() > 1:
-                self._trace[name] = rows[:, 0].clone()
-
     def history(self, meta: dict[str, Any]) -> History:
         """The History of the steps recorded; waits for the device."""
         self._check(self._shape[0])

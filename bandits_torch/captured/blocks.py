@@ -471,5 +471,4 @@ def play_captured(
             recorder.block(step + 1, times, rows, perf_counter() - start)
             step += count
             after(step)
-    recorder.one_a_step(steps.finish())
     return launch.said

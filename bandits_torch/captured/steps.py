@@ -88,10 +88,6 @@ class CapturedSteps(ABC):
         """Update the state on the host after a block, given its rows (k, S)."""
         return
 
-    def finish(self) -> tuple[str, ...]:
-        """The end of the run. Returns the names of rows that a plain run records as one number a step."""
-        return ()
-
 
 class NotCaptured(ValueError):
     """The steps of a policy or a problem cannot be captured. Raised before the first step."""
@@ -344,7 +340,12 @@ class IndexSteps(CapturedSteps):
         else:
             self._held += k
         belief.count(k)
-        policy.clock = cast(Tensor, self._clock).clone() if self.by_mask else policy.clock + k
+        if self.by_mask and (not self._even or bool(policy.restarts.any())):
+            policy.clock = cast(Tensor, self._clock).clone()
+        else:
+            policy.clock = policy.clock + k
+            if self.by_mask and policy.width and not policy.width.at(policy.clock, self.model).dim():
+                rows["width"] = rows["width"].reshape(k, -1)[:, 0]  # until a restart, as in plain steps
         if isinstance(policy, RewardImprovementPolicy):
             policy.largest = self.largest.clone()
         policy.used_width = rows["width"][-1] if "width" in rows else None
@@ -352,18 +353,6 @@ class IndexSteps(CapturedSteps):
             policy.restart(True)
             self._held = 0
             rows["restarts"][-1] = policy.restarts
-
-    def finish(self) -> tuple[str, ...]:
-        """Without a restart, the clock becomes one number again, as does a width that depends on it alone."""
-        policy, clock = self.policy, self.policy.clock
-        if not (self._even and isinstance(clock, Tensor)) or bool(policy.restarts.any()):
-            return ()
-        policy.clock = int(clock[0])
-        width = policy.used_width
-        if width is None or not width.dim() or cast(Width, policy.width).at(policy.clock, self.model).dim():
-            return ()
-        policy.used_width = width[0]
-        return ("width",)
 
 
 class Draws:
