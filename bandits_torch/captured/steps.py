@@ -43,7 +43,6 @@ from bandits_torch.policies.learned_units import HELD
 from bandits_torch.policies.policy import Observation
 from bandits_torch.state import HasState, copied
 from bandits_torch.streams import ReplicateStreams
-from bandits_torch.theory.widths import Width
 
 Given = dict[str, Tensor]  # inputs of a block by name, one row for each of its k steps
 Pull = Callable[[Tensor], Tensor]  # maps arms (S,) to rewards (S,)

@@ -39,8 +39,7 @@ def interrupted(make_one, path, first, then, at, monkeypatch):
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(("first", "then"), [(True, False), (False, True), (True, True)])
 @pytest.mark.parametrize(
-    "name",
-    ["sw_gp_ucb", "tv_gp_ucb", "et_gp_ucb, restarts", "et_gp_ucb, none", "gp_ts", "sw_gp_ucb, factor"],
+    "name", ["sw_gp_ucb", "tv_gp_ucb", "et_gp_ucb, restarts", "et_gp_ucb, none", "gp_ts", "sw_gp_ucb, factor"]
 )
 def test_a_checkpoint_is_taken_up_captured_or_not_as_asked(name, first, then, tmp_path, monkeypatch):
     expected, _ = plain_run(name)
