@@ -22,7 +22,6 @@ from bandits_torch.policies.policy import Observation, Pending, Policy
 
 __all__ = ["BanditSampler"]
 _SEEN = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.RUNNING)
-_UNLEARNED = (TrialState.FAIL, TrialState.PRUNED)
 _TIMES = "'number', 'clock' or a function of a trial"
 
 
@@ -38,7 +37,7 @@ class BanditSampler(BaseSampler):
     ``n_jobs`` works, and so do several processes on one storage; a process sees which parameters the running trials of
     the others have suggested. Failed and pruned trials are not learned, and pruners do not use the sampler. Those among
     the latest 50 trials count as pending, so that a point that fails is not sampled again and again. An infinite value
-    is learned as the worst (or best) finite value so far.
+    is learned as the worst (or best) finite value so far; until there is one, its trial counts as pending, too.
 
     Args:
         policy: called with a ``Domain``, ``search`` and ``seed``; by default ``recipes.auto``. Other recipes, such as
@@ -132,7 +131,8 @@ class BanditSampler(BaseSampler):
             for one in sorted(trials, key=lambda t: (self._time_of(t), t.number)):
                 self._learn(one, study.direction)
             now = max(self._time_of(trial), self._now)
-            failed = [t for t in every[-RECENT:] if t.state in _UNLEARNED and t.params]
+            ended = [t for t in every[-RECENT:] if t.state.is_finished() and t.params]
+            failed = [t for t in ended if t.number not in self._learned]
             running = [t for t in trials if t.state == TrialState.RUNNING and t.number != trial.number]
             running = [t for t in running if t.number in self._asked or t.params]
             pending = [Pending(now, self._point(t)) for t in failed + running]

@@ -213,6 +213,12 @@ def test_infinite_values_are_learned_as_the_worst_finite_one():
     assert len(learned) == 5  # the first, too, once there is a finite one
 
 
+def test_a_point_of_infinite_value_is_not_sampled_again_while_no_value_is_finite():
+    study = study_of(BanditSampler(seed=0))
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1) * math.inf, n_trials=6)
+    assert len({trial.params["x"] for trial in study.trials}) == 6
+
+
 def test_another_recipe_with_a_kernel_over_the_unit_cube():
     build = functools.partial(recipes.tv_gp_ucb, kernel=RBFKernel().double(), noise_variance=0.01, width=2.0)
     study = study_of(BanditSampler(build, standardise=True, n_startup_trials=4, seed=0))
