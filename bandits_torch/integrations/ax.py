@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -33,8 +34,8 @@ class BanditNode(ExternalGenerationNode):
     while any metric lacks data; here such a trial is not pending. Points of the latest 50 trials that failed, were
     abandoned or stopped early, or lack a finite value, count as pending, so that they are not generated forever.
 
-    If the objective's metric or direction changes, all trials are learned again. A value that is none of a parameter's
-    choices is learned in the middle of them.
+    If the objective's metric or direction changes, all trials are learned again. A value without a place, such as one
+    that is none of a parameter's choices, None, or 0 on a logarithmic scale, is learned in the middle of all.
 
     A point may be generated again, because the objective may have changed there. Standard errors in Ax's data are not
     used. The node holds its policy in memory. Ax cannot save external nodes, so save the experiment with another
@@ -45,7 +46,8 @@ class BanditNode(ExternalGenerationNode):
             kernel over the unit cube.
         standardise: whether the policy learns values in units of their spread (``StandardisedPolicy``), for a policy
             that, unlike ``auto``, does not learn the spread.
-        time: ``"number"``, the index of a trial; or ``"clock"``, its start in seconds, or else its creation.
+        time: ``"number"``, the index of a trial; or ``"clock"``, its start in seconds, or else its creation. The next
+            trial is then chosen for the present.
         seed: seed of all random numbers.
         name, transition_criteria: of ``GenerationNode``.
 
@@ -126,7 +128,8 @@ class BanditNode(ExternalGenerationNode):
                     self._policy.learn(Observation(self._time_of(trial), self._point(arm.parameters), reward))
                     self._learned.add((index, arm.name))
         self._completed = completed - other
-        self._now = max(self._now, latest + 1.0 if self._time == "number" else latest, 0.0)
+        present = latest + 1.0 if self._time == "number" else max(latest, time.time())
+        self._now = max(self._now, present, 0.0)
 
     def get_next_candidate(self, pending_parameters: list[Any]) -> Any:
         """See Ax: the next choice of the policy."""
@@ -144,7 +147,7 @@ class BanditNode(ExternalGenerationNode):
         return tuple(parameters.get(name) for name in self._parameters)
 
     def _point(self, values: _Values) -> Tensor:
-        """The point (1, d) of these values. A choice that the parameter does not have counts as missing."""
+        """The point (1, d) of these values. One without a place in its parameter's range counts as missing."""
         given = {name: (self._parameters[name], values[name]) for name in self._axes if name in values}
         known = {name: _number(one, value) for name, (one, value) in given.items() if _has(one, value)}
         return self._space.encode(known).unsqueeze(0)
@@ -168,7 +171,9 @@ def _axis(one: Parameter) -> Axis:
 
 
 def _has(one: Parameter, value: Any) -> bool:
-    return not isinstance(one, ChoiceParameter) or value in one.values
+    if isinstance(one, ChoiceParameter):
+        return value in one.values
+    return value is not None and (value > 0 or not one.log_scale)
 
 
 def _number(one: Parameter, value: Any) -> float:

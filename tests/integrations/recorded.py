@@ -4,17 +4,19 @@ from bandits_torch import recipes
 
 
 class Recorded:
-    """A function that builds ``recipes.random`` and keeps how often, what was learned and what was pending."""
+    """A function that builds ``recipes.random`` and keeps how often, what was learned, and what was pending at which times."""
 
     def __init__(self):
-        self.built, self.learned, self.pending = 0, [], []
+        self.built, self.learned, self.pending, self.times = 0, [], [], []
 
     def __call__(self, domain, *, search, seed):
-        policy, self.learned, self.pending = recipes.random(domain, seed=seed), [], []
+        policy = recipes.random(domain, seed=seed)
+        self.learned, self.pending, self.times = [], [], []
         choose = policy.choose_many
 
         def seen(time, count, available=None, pending=()):
             self.pending.append(pending)
+            self.times.append(time)
             return choose(time, count, available, pending)
 
         policy.learn, policy.choose_many = self.learned.append, seen

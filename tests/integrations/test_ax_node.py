@@ -2,6 +2,7 @@
 
 import functools
 import math
+import time
 
 import pytest
 from gpytorch.kernels import RBFKernel
@@ -146,6 +147,25 @@ def test_a_trial_whose_choice_the_parameter_does_not_have_is_learned_in_the_midd
     client.complete_trial(client.attach_trial({"kind": "z", "size": 9}), raw_data={"loss": 2.0})
     client.get_next_trials(1)
     assert policy.learned[-1].arm.tolist() == [pytest.approx([1 / 3, 1 / 3, 1 / 3, 0.5])]
+
+
+def test_a_trial_whose_value_has_no_place_is_learned_in_the_middle_of_the_range():
+    policy = Recorded()
+    client = client_of(BanditNode(policy), ALL[:2])
+    for values in ({"x": None, "rate": 0.0}, {"x": 0.25, "rate": -1.0}):
+        client.complete_trial(client.attach_trial(values), raw_data={"loss": 2.0})
+    client.get_next_trials(1)
+    assert [one.arm.tolist() for one in policy.learned] == [[[0.5, 0.5]], [[0.25, 0.5]]]
+
+
+def test_on_the_clock_a_trial_is_chosen_for_the_present(monkeypatch):
+    policy = Recorded()
+    client = client_of(BanditNode(policy, time="clock"))
+    play(client, 1, lambda index, values: 1.0)
+    present = time.time() + 3600.0
+    monkeypatch.setattr("time.time", lambda: present)
+    client.get_next_trials(1)
+    assert policy.times[-1] == present
 
 
 def test_time_may_be_the_clock():
