@@ -139,6 +139,7 @@ class TimeVaryingUCBGenerator(Generator):
 
     def _learn(self) -> None:
         """Learn the new rows; all rows, if the data no longer begin with those that were learned."""
+        saved = None if self._models else self._saved_state()
         outputs = (*self.vocs.objective_names, *self.vocs.constraint_names)
         of = (*self.vocs.variable_names, *outputs)
         rows = self._numbers([*of])
@@ -156,9 +157,9 @@ class TimeVaryingUCBGenerator(Generator):
         same = same and learned is not None and np.array_equal(rows[: len(learned)], learned, equal_nan=True)
         if not self._models or not same:
             self._built_with = settings
-            known = self._begin(of)
+            known = self._begin(of, saved)
             if known > len(rows):
-                known = self._begin(of)  # without the state, which the first call has used up
+                known = self._begin(of)
             self._rows = rows[:known]
         assert self._rows is not None
         d, signs = len(self.vocs.variable_names), [_sign(self.vocs), *[1.0] * (len(outputs) - 1)]
@@ -185,8 +186,24 @@ class TimeVaryingUCBGenerator(Generator):
             times = np.arange(len(values), dtype=float)
         return np.column_stack([values, times])
 
-    def _begin(self, of: tuple[str, ...]) -> int:
-        """Build new models, in the state ``state`` if there is one, and return how many rows they have learned."""
+    def _saved_state(self) -> tuple[dict[str, Any], Sequence[Any]] | None:
+        """What ``state`` holds, once. Variables and constraints take its order, since YAML sorts them by name."""
+        given, self.state = self.state, None
+        if given is None:
+            return None
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "state"
+            path.write_bytes(base64.b64decode(given))
+            header, states = read_state(path, _KIND)
+        d = len(self.vocs.variables)
+        for group, names in (("variables", header["of"][:d]), ("constraints", header["of"][d + 1 :])):
+            held = getattr(self.vocs, group)
+            if set(names) == set(held):
+                setattr(self.vocs, group, {name: held[name] for name in names})
+        return header, states
+
+    def _begin(self, of: tuple[str, ...], saved: tuple[dict[str, Any], Sequence[Any]] | None = None) -> int:
+        """Build new models, in a saved state if there is one, and return how many rows they have learned."""
         about: dict[str, Any] = {"capacity": self.capacity, "seed": self.seed, **self.options}
         domain = _domain(self.vocs)
         first = auto_over_points(domain, width=self.width, kind=_WithinLimits, **about)
@@ -203,13 +220,9 @@ class TimeVaryingUCBGenerator(Generator):
             reach = None if far is None else domain.bounds.new_tensor(far)
             moving = CostlyMoves(first, domain, max_move=reach, move_price=self.move_price)
         self._models, self._of = [moving, *(model for model, _, _ in first.limits)], of
-        given, self.state = self.state, None
-        if given is None:
+        if saved is None:
             return 0
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "state"
-            path.write_bytes(base64.b64decode(given))
-            header, states = read_state(path, _KIND)
+        header, states = saved
         validation.require(tuple(header["of"]) == of, "state", header["of"], f"of {of}")
         sign = header.get("sign", _sign(self.vocs))
         validation.require(sign == _sign(self.vocs), "state", sign, "of an objective of the same direction")
@@ -256,7 +269,8 @@ class _Feasible(AcquisitionFunction):
 
 
 def _domain(vocs: VOCS) -> Domain:
-    return Domain(torch.tensor([vocs.variables[name].domain for name in vocs.variable_names]).double().mT)
+    ends = [vocs.variables[name].domain for name in vocs.variable_names]
+    return Domain(torch.tensor(ends, dtype=torch.float64).mT)
 
 
 def _sign(vocs: VOCS) -> float:

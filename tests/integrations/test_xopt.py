@@ -154,8 +154,13 @@ def test_a_price_of_moving_saves_moves():
     assert paths[1] < 0.5 * paths[0]
 
 
-def test_a_session_goes_on_from_its_yaml_with_the_same_bits():
-    X = session(generator(problem(constraints={"c": ["LESS_THAN", 0.5]})), _plain)
+@pytest.mark.parametrize("names", ["ab", "ba"])  # YAML sorts them
+def test_a_session_goes_on_from_its_yaml_with_the_same_bits(names):
+    limits = {"d": ["LESS_THAN", 9.0], "c": ["LESS_THAN", 0.5]}
+    vocs = VOCS(
+        variables={name: BOX[name] for name in names}, objectives={"f": "MINIMIZE"}, constraints=limits
+    )
+    X = session(generator(vocs, max_travel_distances=[0.1, 0.3]), _plain)
     for _ in range(7):
         X.step()
     back = Xopt.from_yaml(X.yaml())
@@ -170,7 +175,12 @@ def test_a_session_goes_on_from_its_yaml_with_the_same_bits():
 
 
 def _plain(inputs):
-    return {"f": inputs["a"] ** 2 + inputs["b"], "c": inputs["a"]}
+    return {"f": inputs["a"] ** 2 + inputs["b"], "c": inputs["a"], "d": inputs["b"]}
+
+
+def test_shots_lie_within_bounds_that_float32_would_round():
+    (shot,) = generator(VOCS(variables={"x": [0.1, 0.1 + 1e-9]}, objectives={"f": "MINIMIZE"})).generate(1)
+    assert 0.1 <= shot["x"] <= 0.1 + 1e-9
 
 
 def test_it_is_found_by_name_and_without_state_learns_the_data_again():
