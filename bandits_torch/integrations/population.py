@@ -230,19 +230,21 @@ def _acquisition(
 ) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
     """A function that rounds points (n, D) to values, and returns these with their acquisition values (n,)."""
     held = [stretch for stretch, _ in population.gains]
-    scores = torch.tensor([stretch.score for stretch in held]).double()
+    scores = torch.tensor([stretch.score for stretch in held], dtype=torch.float64)
     low, high = scores.quantile(scores.new_tensor([0.05, 0.95]))
     side = high - low if high > low else scores.new_ones(())
 
     def inputs_of(stretches: list[Stretch]) -> Tensor:
         """[features, score relative to those held, time in intervals], (n, d + 1)."""
-        X = space.features(torch.tensor([s.columns for s in stretches]).double())
-        score = torch.tensor([s.score for s in stretches]).double()
+        X = space.features(torch.tensor([s.columns for s in stretches], dtype=torch.float64))
+        score = torch.tensor([s.score for s in stretches], dtype=torch.float64)
         score = ((score - low) / side).clamp(-0.5, 1.5)
         time = torch.tensor([s.time for s in stretches], dtype=torch.float64) / population.interval
         return torch.cat([X, torch.stack([score, time], -1)], -1)
 
-    gain = torch.tensor([rate for _, rate in population.gains]).double()
+    gain = torch.tensor(
+        [rate for _, rate in population.gains]
+    ).double()  # float32 makes ties of rounding errors
     inputs = inputs_of(held)
     time = inputs[:, -1]
     pending = inputs_of(others).unsqueeze(0) if others else None

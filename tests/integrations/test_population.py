@@ -217,6 +217,18 @@ def test_a_run_that_breaks_is_the_worst_gain_and_begins_anew(broken):
     assert 0 <= population.propose("m2", "m1")["x"] <= 10
 
 
+def test_scores_beyond_float32_are_no_trouble():
+    proposed = []
+    for unit, level in ((1.0, 0.0), (1.0, 2.0**33), (1e40, 0.0)):
+        population = one_number()
+        for k in range(6):
+            for place, name in enumerate("abc"):
+                population.report(name, {"x": 3.0 * place + 1}, 5.0 * k, unit * k * place + level)
+        proposed.append(population.propose("a", "b")["x"])
+    assert proposed[1] == pytest.approx(proposed[0], abs=1e-6)
+    assert 0 <= proposed[2] <= 10
+
+
 def test_equal_scores_throughout_are_no_trouble():
     population = one_number()
     for k in range(6):
