@@ -4,7 +4,7 @@ from bandits_torch import recipes
 
 
 class Recorded:
-    """A function that builds ``recipes.random`` and keeps how often, what was learned, and what was pending at which times."""
+    """A function that builds ``recipes.random`` and keeps how often, what was learned, what was pending and when."""
 
     def __init__(self):
         self.built, self.learned, self.pending, self.times = 0, [], [], []
