@@ -27,11 +27,11 @@ class Roster:
 
     Attributes:
         first: number of arms at the start.
-        retired: (N,) booleans, True for arms that are never asked again.
-        names: of all arms, or None.
-        features: (N - first, d) or (S, N - first, d) of added arms; None if arms have no features.
-        covariance: (N, N) or (S, N, N) of all arms, if the given kernel is a matrix.
-        prior_mean: (N - first,) of added arms, if each arm has its own prior mean.
+        retired: (N,) booleans, True for arms that are not asked, unless they are added again.
+        names: the names of all arms, or None.
+        features: (N - first, d) or (S, N - first, d), features of the added arms; None if arms have no features.
+        covariance: (N, N) or (S, N, N), covariance of all arms, if the given kernel is a matrix.
+        prior_mean: (N - first,), prior means of the added arms, if each arm has its own.
     """
 
     first: int
@@ -47,16 +47,16 @@ class Roster:
         return len(self.retired)
 
     def numbers(self, name: str, arms: Any) -> list[int]:
-        """Numbers of arms, given by name or number. Raises ValueError for an unknown or repeated arm, and for none."""
+        """The indices of arms given by name or index. Raises ValueError for an unknown or repeated arm, or no arm."""
         listed = list(arms) if isinstance(arms, (list, tuple)) else []
-        found = [number for arm in listed if (number := self._number(arm)) is not None]
+        found = [index for arm in listed if (index := self._index(arm)) is not None]
         right = len(listed) == len(found) == len(set(found)) > 0
         words = "" if self.names is None else f"names among {self.names}, or "
         expected = f"a list of different arms: {words}numbers from 0 to {self.num_arms - 1}"
         validation.require(right, name, arms, expected)
         return found
 
-    def _number(self, arm: Any) -> int | None:
+    def _index(self, arm: Any) -> int | None:
         if isinstance(arm, str):
             return self.names.index(arm) if self.names is not None and arm in self.names else None
         whole = hasattr(arm, "__index__") and not isinstance(arm, bool | Tensor)
@@ -65,8 +65,8 @@ class Roster:
     def without(self, arms: Any) -> Roster:
         """The roster with these arms retired. Raises ValueError if no arm would be left, or one is retired already."""
         at = self.numbers("arms", arms)
-        gone = [one for one, k in zip(arms, at, strict=True) if bool(self.retired[k])]
-        validation.require(not gone, "arms", gone, "not retired already")
+        again = [arm for arm, k in zip(arms, at, strict=True) if bool(self.retired[k])]
+        validation.require(not again, "arms", again, "not retired already")
         retired = self.retired.clone()
         retired[at] = True
         left = not bool(retired.all())
@@ -74,10 +74,10 @@ class Roster:
         return replace(self, retired=retired)
 
     def with_arms(self, arms: Any, **given: Any) -> tuple[Roster, list[int]]:
-        """The roster with these arms added or brought back, and their numbers. ``arms``: names; if arms have no names,
-        the number of new arms, or the numbers of retired ones.
+        """The roster with these arms added or brought back, and their indices.
 
-        ``given``: features, covariance and prior_mean of ``AskTell.add_arms``. Raises ValueError if they do not fit.
+        ``arms``: names; if arms have no names, how many are new, or the indices of retired ones. ``given``: features,
+        covariance and prior_mean of ``AskTell.add_arms``. Raises ValueError if they do not fit.
         """
         n, names = self.num_arms, self.names
         if names is not None:
@@ -89,8 +89,8 @@ class Roster:
             at = list(range(n, n + validation.positive_integer("arms", arms)))
         else:
             at = self.numbers("arms", arms)
-        here = [k if names is None else names[k] for k in at if k < n and not bool(self.retired[k])]
-        validation.require(not here, "arms", here, "new, or retired")
+        playing = [k if names is None else names[k] for k in at if k < n and not bool(self.retired[k])]
+        validation.require(not playing, "arms", playing, "new, or retired")
         new = sum(k >= n for k in at)
         retired = torch.cat([self.retired, self.retired.new_zeros(new)])
         retired[at] = False
@@ -122,25 +122,23 @@ class Roster:
         return made
 
     def of_those_here(self, available: Any) -> Any:
-        """The mask of a step without the retired arms. Raises ValueError if no arm is left."""
+        """A step's mask of available arms, with retired arms excluded. Raises ValueError if no arm is left."""
         if not bool(self.retired.any()):
             return available
-        mask, here = mask_of(available), ~self.retired
-        if isinstance(mask, Tensor) and mask.dtype == torch.bool and mask.shape[-1:] == here.shape:
-            here = here.to(mask.device) & mask
-            left = bool(here.any(-1).all())
+        mask, kept = mask_of(available), ~self.retired
+        if isinstance(mask, Tensor) and mask.dtype == torch.bool and mask.shape[-1:] == kept.shape:
+            kept = kept.to(mask.device) & mask
+            left = bool(kept.any(-1).all())
             validation.require(left, "available", mask, "with at least one arm that is not retired")
         elif mask is not None:
             return available  # a wrong mask, which the policy refuses
-        return replace(available, available=here) if isinstance(available, ArmContext) else here
+        return replace(available, available=kept) if isinstance(available, ArmContext) else kept
 
     # -- a policy over these arms ----------------------------------------------------------------------
 
     def policy(self, origin: Origin | None, *, restarts: bool = False) -> Policy:
-        """A new policy over all arms, built like the first one; with ``restarts``, over the arms that are not retired.
-
-        Raises ValueError for a policy that no recipe made, and for values that are missing or do not fit.
-        """
+        """A new policy over all arms, built like the first one; if it ``restarts`` with every change of arms, over the
+        arms that are not retired. Raises ValueError if no recipe made the first one, and for values that do not fit."""
         expected = "made by a recipe, with settings that were not taken from a file"
         validation.require(origin is not None, "policy", "one built otherwise", expected)
         assert origin is not None
@@ -148,7 +146,7 @@ class Roster:
         log = options.pop("log", None)  # the old policy has learned it; only its contexts are settings
         if isinstance(log, Log) and not options.get("context_dim") and options.get("contexts") is None:
             options |= log.context_options
-        setup, here = origin.setup, ~self.retired
+        setup, kept = origin.setup, ~self.retired
         if self.num_arms > self.first:
             history = options.get("history")
             expected = "None: it says nothing about arms added later; give a kernel or a covariance"
@@ -156,11 +154,11 @@ class Roster:
             if isinstance(safe := options.get("safe_arms"), Tensor) and safe.dtype == torch.bool:
                 options["safe_arms"] = pad(safe, (0, self.num_arms - self.first))
             setup = replace(setup, **self._setup(setup))
-        if not restarts or bool(here.all()):
+        if not restarts or bool(kept.all()):
             return origin.recipe(setup, **options)
         expected = "over features, or a matrix, for a policy that restarts with other arms"
         validation.require(not _by_index(setup.kernel), "kernel", type(setup.kernel).__name__, expected)
-        return SomeArms(origin.recipe(setup.of_arms(here), **options), here)
+        return SomeArms(origin.recipe(setup.of_arms(kept), **options), kept)
 
     def _setup(self, setup: Any) -> dict[str, Any]:
         """The fields in which a setup of all arms differs from a setup of the first arms."""
@@ -224,17 +222,17 @@ class Roster:
         if len(retired) == self.first:
             return Roster(self.first, retired.clone(), names)
         given = {"covariance": state["covariance"]}
-        for name, dim in (("features", -2), ("prior_mean", -1)):  # only of arms not here from the start
-            value, here = state[name], self.first - first
+        for name, dim in (("features", -2), ("prior_mean", -1)):  # only of arms added after this one's start
+            value, known = state[name], self.first - first
             if value is not None:
-                fits = isinstance(value, Tensor) and value.dim() >= -dim and value.shape[dim] > here
+                fits = isinstance(value, Tensor) and value.dim() >= -dim and value.shape[dim] > known
                 validation.require(fits, f"state['arms'][{name!r}]", value, "of all arms added later")
-                value = value.narrow(dim, here, value.shape[dim] - here).clone()
+                value = value.narrow(dim, known, value.shape[dim] - known).clone()
             given[name] = value
         return Roster(self.first, retired.clone(), names, **given)
 
     def is_over(self, other: Roster, *, restarts: bool = False) -> bool:
-        """Whether both have the same arms and values; with ``restarts``, also the same retired arms."""
+        """Whether both have the same arms and values; with ``restarts`` (``policy``), also the same retired arms."""
         if restarts and not torch.equal(self.retired, other.retired):
             return False
         one, two = ({**vars(roster), "retired": roster.num_arms} for roster in (self, other))
