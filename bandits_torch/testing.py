@@ -32,14 +32,14 @@ class RecipeLaws:
     """Laws of a recipe over arms: a choice changes nothing, a resumed run loses nothing, replicates share nothing.
 
     Attributes:
-        name: of the recipe, for ``recipes.build``.
+        name: the recipe's name, for ``recipes.build``.
         options: its options in these tests, in addition to its ``quick`` ones.
         horizon: number of steps of a run.
-        together: what replicates share or a reset keeps; a text skips the laws about restarts.
-        ordered: why the order of arms matters beyond ties; a text skips the law about their order. A recipe that draws
-            random numbers skips it, too.
-        scaled: why the unit of rewards matters; a text skips the law about it. A recipe not registered as
-            ``scale_free`` skips it, too.
+        together: if not empty, the laws about restarts are skipped; say what replicates share or a reset keeps.
+        ordered: if not empty, the law about the order of arms is skipped; say why it matters beyond ties. A recipe that
+            draws random numbers also skips it.
+        scaled: if not empty, the law about the unit of rewards is skipped; say why the unit matters. A recipe not
+            registered as ``scale_free`` also skips it.
     """
 
     name: ClassVar[str]
@@ -139,7 +139,7 @@ class RecipeLaws:
             assert torch.equal(one, two), f"step {step}: {one}, of rewards times 8 {two}"
 
     def test_the_order_of_arms_does_not_matter(self) -> None:
-        """Once every arm was played, so that there are no ties, the order of the arms does not change the choices."""
+        """Once every arm has been played, and there are no ties, the order of the arms does not change the choices."""
         draws = f"{self.name} draws" if recipes.registered(self.name).seeded else ""
         _skip_for(self.ordered or draws)
         policy, problem = self.build()
@@ -167,7 +167,7 @@ class ProblemLaws:
     """Laws of a problem: the seed determines it, reading changes nothing, and every reward is finite.
 
     Attributes:
-        name: of the problem, for ``make``.
+        name: the problem's name, for ``make``.
         options: its options in these tests, in addition to its ``quick`` ones.
         horizon: number of steps tested.
     """
@@ -266,8 +266,8 @@ def _play(
     only: Tensor | None = None,
     sees: Tensor | None = None,
 ) -> Tensor:
-    """Choose at a step and learn the reward times ``scale``; returns the arms (S,). ``only``: (S,), the only available
-    arms; ``sees``: (N,), the problem's arm for each of the policy's arms."""
+    """Choose at a step and learn the reward times ``scale``; returns the arms (S,). ``only``: (S,), the one available
+    arm; ``sees``: (N,), the problem's index of each of the policy's arms."""
     mask = None if only is None else torch.nn.functional.one_hot(only, policy.num_arms).bool()
     choice = policy.choose(float(step), mask)
     arm = choice.arm if sees is None else sees[choice.arm]

@@ -15,26 +15,26 @@ from bandits_torch.policies.policy import Observation, Policy
 from bandits_torch.policies.wrapping import WrappingPolicy
 
 KINDS = ("binary", "counts")
-_STEPS, _NODES = 80, 200  # halvings of the bracket of a mode; nodes of the quadrature around it
-_REACH = 9.0  # an expectation is taken over this many deviations on both sides
+_STEPS, _NODES = 80, 200  # bisections that find a mode; nodes of the quadrature around it
+_REACH = 9.0  # deviations on either side of the mean, over which an expectation is integrated
 
 
 class LatentRewards(WrappingPolicy):
-    """An index policy over f that learns y ~ Bernoulli(1 / (1 + exp(-f))), or y ~ Poisson(exp f), instead of f + noise.
+    """Wraps an index policy to learn rewards y of 0 and 1, or counts, from a Gaussian process f over their log-odds or
+    log-rate: y ~ Bernoulli(1 / (1 + exp(-f))), or y ~ Poisson(exp f).
 
     Assumed density filtering: let N(m, v) be the posterior of f at the arm played. The reward is learned as a Gaussian
-    observation z with noise variance r, chosen so that the new mean m' and variance v' of f at this arm are those of
-    N(f; m, v) p(y | f), by quadrature around the mode:
+    observation z with noise variance r. They give f at this arm the mean m' and variance v' of N(f; m, v) p(y | f):
 
         1/r = 1/v' - 1/v,    z = r (m'/v' - m/v).
 
-    So the update at the arm played is exact up to quadrature, and changes other arms through the prior's correlations.
-    The approximation is that the posterior is Gaussian again before the next reward. The expected reward grows with f,
-    so the best arm has the largest f.
+    At the arm played the update is exact, up to the quadrature (around the mode) that gives m' and v'. Other arms change
+    through the prior's correlations. The approximation is that the posterior is taken to be Gaussian again before the
+    next reward. The expected reward grows with f, so the best arm has the largest f.
 
-    Kernel, prior mean and widths of the policy describe f, a log-odds or the logarithm of a rate. The model's
-    ``noise_variance`` is used only for pending rewards. The theorem for the policy's width does not cover this policy.
-    ``marginals`` are of the expected reward, a probability or a rate; ``latent_marginals`` are of f.
+    The policy's kernel, prior mean and width describe f. The model's ``noise_variance`` is used only for pending
+    rewards. No theorem for the width covers this policy. ``marginals`` gives the posterior of the expected reward, a
+    probability or a rate; ``latent_marginals`` gives that of f.
 
     Args:
         policy: an ``IndexPolicy`` over an ``ArmGP`` that takes rewards with a noise variance
@@ -42,7 +42,7 @@ class LatentRewards(WrappingPolicy):
         rewards: ``"binary"``, each 0 or 1, or ``"counts"``, integers >= 0.
 
     Source: Opper 1998; Rasmussen & Williams 2006, section 3.6 (a single pass of expectation propagation). Raises
-    ValueError for another policy, and other ``rewards``. If the model drifts, ``learn`` raises it for late rewards.
+    ValueError for any other policy or ``rewards``. If the model drifts, ``learn`` refuses late rewards.
     """
 
     policy: IndexPolicy
@@ -74,7 +74,7 @@ class LatentRewards(WrappingPolicy):
         self.policy.learn(replace(observation, reward=z.to(y), noise_variance=r.to(y)))
 
     def latent_marginals(self, time: float, points: Any = None) -> tuple[Tensor, Tensor]:
-        """Posterior mean and variance of f, a log-odds or a logarithm of a rate, (S, N) each."""
+        """Posterior mean and variance of f, a log-odds or a log-rate, (S, N) each."""
         return super().marginals(time, points)
 
     def marginals(self, time: float, points: Any = None) -> tuple[Tensor, Tensor]:
@@ -96,7 +96,7 @@ def as_gaussian(kind: str, y: Tensor, mean: Tensor, variance: Tensor) -> tuple[T
     binary = kind == "binary"
     curvature = expected * (1 - expected) if binary else expected  # of -ln p(y | f)
     spread = (1 / variance + curvature).rsqrt()
-    # The trapezoidal rule in u, f = mode + spread sinh u, from 10 prior deviations below the mode to 10 above.
+    # Trapezoidal rule in u, with f = mode + spread sinh u, from 10 prior deviations below the mode to 10 above.
     reach = torch.asinh(10 * variance.sqrt() / spread).unsqueeze(-1)
     u = reach * torch.linspace(-1, 1, _NODES, dtype=mean.dtype, device=mean.device)  # (S, nodes)
     f = mode.unsqueeze(-1) + spread.unsqueeze(-1) * torch.sinh(u)
@@ -131,7 +131,7 @@ def in_rewards(kind: str, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tenso
 
 
 def _expected(kind: str, f: Tensor) -> Tensor:
-    """The expected reward, whose difference from y is the slope of the log-likelihood."""
+    """The expected reward E. The slope of the log-likelihood is y - E."""
     return torch.sigmoid(f) if kind == "binary" else f.exp()
 
 
