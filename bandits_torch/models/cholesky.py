@@ -1,4 +1,4 @@
-"""Cholesky factors: with jitter, of independent rows, in triangular solves, and after an observation is removed."""
+"""Cholesky factors: computed with jitter or from independent rows, solved with, and updated when a row is removed."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _PANEL = 256  # rows handled at a time: they fit in a cache, and the zeros on th
 
 
 def safe_cholesky(matrices: Tensor, jitter: float = 0.0, scale: Tensor | None = None) -> Tensor:
-    """Lower Cholesky factor of each positive semi-definite matrix plus ``jitter`` times its scale.
+    """Lower Cholesky factor of each positive semi-definite matrix, with ``jitter * scale`` added to its diagonal.
 
-    A matrix whose factorisation fails is tried again with ten times the jitter, at least the machine epsilon; others of
+    A matrix whose factorisation fails is tried again with ten times the jitter, at least the machine epsilon; others in
     the batch keep theirs. ``scale`` is by default the largest entry of the diagonal. Waits for the device. Raises
     RuntimeError if a matrix still fails after twelve attempts.
 
@@ -23,19 +23,19 @@ def safe_cholesky(matrices: Tensor, jitter: float = 0.0, scale: Tensor | None = 
     """
     if matrices.shape[-1] == 0:
         return matrices
-    relative, limits = matrices.new_full(matrices.shape[:-2], jitter), torch.finfo(matrices.dtype)
+    relative, machine = matrices.new_full(matrices.shape[:-2], jitter), torch.finfo(matrices.dtype)
     for attempt in range(12):
         jittered = matrices
         if attempt or jitter:
             if scale is None:
-                scale = matrices.diagonal(dim1=-2, dim2=-1).amax(-1).clamp_min(limits.tiny)
+                scale = matrices.diagonal(dim1=-2, dim2=-1).amax(-1).clamp_min(machine.tiny)
             added = (relative * scale).unsqueeze(-1).expand(matrices.shape[:-1])
             jittered = matrices + torch.diag_embed(added)
         factor, failed = torch.linalg.cholesky_ex(jittered)
         if not bool(failed.any()):
             return factor
-        relative = torch.where(failed > 0, (10 * relative).clamp_min(limits.eps), relative)
-    raise RuntimeError("the covariance is not positive semi-definite, even up to jitter")
+        relative = torch.where(failed > 0, (10 * relative).clamp_min(machine.eps), relative)
+    raise RuntimeError("the covariance is not positive semi-definite, even with jitter")
 
 
 def batched_cholesky(matrices: Tensor) -> Tensor:
@@ -44,7 +44,7 @@ def batched_cholesky(matrices: Tensor) -> Tensor:
 
 
 def independent(matrix: Tensor, least: float) -> tuple[list[int], Tensor]:
-    """Rows of a positive semi-definite matrix that do not depend linearly on earlier rows, and their Cholesky factor.
+    """Indices of rows of a positive semi-definite matrix that are linearly independent, and their Cholesky factor.
 
     A row counts as dependent if its variance given the rows kept so far is at most ``least``, which must be far above
     the rounding errors of the matrix. No jitter is added: it would act as noise. Waits for the device.
@@ -86,9 +86,9 @@ def remove_row(upper: Tensor, row: Tensor, whitened: Tensor, first: Tensor, out:
         C_jj = d_j = sqrt(b_j / b_{j-1}),    C_ij = p_i q_j for i > j,    q_j = p_j / sqrt(b_j b_{j-1}),
         (M C)_ij = M_ij d_j + q_j sum_{k > j} M_ik p_k.
 
-    The sum over the columns right of j is split into blocks of columns. Inside a block it is a product with a small
-    triangular matrix; across blocks it is a cumulative sum of one number per row and block. No variance is subtracted:
-    the step is as stable as adding l l^T to M M^T. Of the residuals [a z_0, l z_0 + M z] the second part remains,
+    The sum over k > j is split into blocks of columns. Inside a block it is a product with a small triangular matrix;
+    across blocks it is a cumulative sum of one number per row and block. No variance is subtracted: the step is as
+    stable as adding l l^T to M M^T. Of the residuals [a z_0, l z_0 + M z] the second part remains,
     l z_0 + M z = M C z'. So z' = C^{-1} v with v = z + p z_0:
 
         z'_i = (v_i - p_i / b_{i-1} sum_{k < i} p_k v_k) / d_i.
@@ -98,22 +98,22 @@ def remove_row(upper: Tensor, row: Tensor, whitened: Tensor, first: Tensor, out:
         row: l, ``batch x t``.
         whitened: z, ``batch' x t`` (``batch'`` broadcasts with ``batch``).
         first: z_0, ``batch' x 1``.
-        out: receives (M C)^T, ``batch x t x t``, zero below the diagonal; may overlap ``upper``, up and to the left.
+        out: receives (M C)^T, ``batch x t x t``, zero below the diagonal. Its memory may overlap that of ``upper`` if
+            it begins above and to the left of it.
 
-    Returns:
-        z'. Cost: O(t^2), one triangular solve and two passes over the factor.
+    Returns z'. Cost: O(t^2), one triangular solve and two passes over the factor.
     """
     p = solve_lower(upper.mT, row.unsqueeze(-1)).squeeze(-1)
     b = 1.0 + p.square().cumsum(-1)
     before = pad(b[..., :-1], (1, 0), value=1.0)
     diagonal, q = (b / before).sqrt(), p / (b * before).sqrt()
-    _multiply(upper, p, q, diagonal, out)
+    _write_new_factor(upper, p, q, diagonal, out)
     v = whitened + p * first
     earlier = pad((p * v).cumsum(-1)[..., :-1], (1, 0))
     return (v - p * earlier / before) / diagonal
 
 
-def _multiply(upper: Tensor, p: Tensor, q: Tensor, diagonal: Tensor, out: Tensor) -> None:
+def _write_new_factor(upper: Tensor, p: Tensor, q: Tensor, diagonal: Tensor, out: Tensor) -> None:
     """out = C^T M^T, one panel of rows at a time from the top, so that ``out`` may overlap ``upper``."""
     t = upper.shape[-1]
     whole = t // _BLOCK * _BLOCK

@@ -1,6 +1,6 @@
-"""Optimal designs, the problem OP, gamma_{phi,T} and inverse propensity scores of Hong, Li & Tewari (2023).
+"""Optimal designs, the problem OP, gamma_{phi,T} and inverse propensity scores (Hong, Li & Tewari 2023).
 
-All problems minimise over probability distributions P on the arms, or on a subset A of them,
+All problems minimise, over probability distributions P on the arms or on a subset A of them,
 
     F(P) = sum_x P(x) g(x) - w log det S(P, r),      S(P, r) = sum_x P(x) phi(x) phi(x)^T + r I.
 
@@ -8,14 +8,14 @@ All problems minimise over probability distributions P on the arms, or on a subs
 |---|---|---|
 | phi, N, p | ``features``, (..., N, p) | one row per arm; P depends only on their Gram matrix |
 | r | ``ridge``, a number or (...) | sigma/T of the paper, > 0 |
-| g | ``gaps``, (..., N) | linear term; none for a design |
+| g | ``gaps``, (..., N) | linear term; 0 for a design |
 | w | ``weight`` | 2/beta in OP, 1 for a design |
 | A | ``among``, (..., N) booleans | arms that may have P(x) > 0 |
 
 grad F = g - w h with the leverages h(x) = phi(x)^T S^{-1} phi(x), and the Hessian is w M * M (elementwise) with
 M = phi S^{-1} phi^T. The certificate is the Frank-Wolfe gap sum_x P(x) grad_x - min_{x in A} grad_x, which
-bounds F(P) - min F. Leading dimensions are solved together, by one of the three solvers at the end of the file. The
-solvers take one leading dimension, and features phi / sqrt(r), which give the same M with r = 1.
+bounds F(P) - min F. Leading dimensions are a batch, solved together by one of the three solvers at the end of the
+file. The solvers take one batch dimension, and features phi / sqrt(r), which give the same M with r = 1.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class Design:
 
     Attributes:
         probabilities: P, (..., N), summing to 1.
-        duality_gap: (...), an upper bound on F(P) - min F, up to rounding (about 1e-12 of the leverages).
-        leverages: h(x) = phi(x)^T S(P, r)^{-1} phi(x) of every arm, (..., N), also outside A.
+        duality_gap: (...), an upper bound on F(P) - min F, up to rounding (about 1e-12 times the leverages).
+        leverages: (..., N), h(x) = phi(x)^T S(P, r)^{-1} phi(x) for every arm, also outside A.
         log_det: log det(S(P, r) / r), (...), which is the paper's log det S_phi(P T / sigma, 1).
     """
 
@@ -64,8 +64,8 @@ def optimal_design(
 ) -> Design:
     """pi(A) = argmax_{P on A} log det S(P, r): the Bayesian D-optimal design (Definition 4.2).
 
-    On A its leverages are at most gamma_{phi,T} (proof of Lemma 4.3). The lemma prints "for all x in X",
-    which fails outside A: for two orthogonal arms and A the first, the leverage of the second is 1/r.
+    On A its leverages are at most gamma_{phi,T} (proof of Lemma 4.3). The lemma as printed says "for all x in X",
+    which fails outside A: if two arms are orthogonal and A is the first, the leverage of the second is 1/r.
 
     Args:
         features, ridge, among: as in the module's table.
@@ -93,7 +93,7 @@ def exploration_problem(
     tolerance: float = 1e-8,
     method: str = "auto",
 ) -> Design:
-    """argmin_P sum_x P(x) g(x) - w log det S(P, r): equation 1 of the paper with w = 2/beta.
+    """The P that minimises sum_x P(x) g(x) - w log det S(P, r): equation 1 of the paper if w = 2/beta.
 
     Args:
         features, gaps, ridge, weight, among: as in the module's table; ``weight`` a number or (...).
@@ -167,8 +167,8 @@ def optimal_exploration(
     gaps = gaps.expand(*batch, gaps.shape[-1])
     good = gaps <= (2 * a * gamma / b).unsqueeze(-1)
     among = torch.stack([torch.ones_like(good), good])
-    of_gaps = (2 / b).expand(batch)
-    weight = torch.stack([of_gaps, torch.ones_like(of_gaps)])
+    w = (2 / b).expand(batch)
+    weight = torch.stack([w, torch.ones_like(w)])
     # P* and pi(A) in one batch: half as many steps.
     both = torch.stack([gaps, torch.zeros_like(gaps)])
     p_star, pi = exploration_problem(features, both, ridge, weight, among, tolerance=tolerance).probabilities
@@ -178,8 +178,8 @@ def optimal_exploration(
 def fractional_gain(features: Tensor, ridge: float | Tensor) -> Tensor:
     """gamma_{phi,T} = max_P log det S(T P / sigma, 1), (...), with ``ridge`` = sigma/T.
 
-    The maximum over fractional counts (Hong, Li & Tewari 2023, section 2.1), without a factor 1/2. It is at least twice
-    any gain of T pulls at noise variance sigma. The maximiser is the optimal design.
+    T pulls may be divided among arms in any fractions (Hong, Li & Tewari 2023, section 2.1). There is no factor 1/2, so
+    it is at least twice the information gain of any T pulls at noise variance sigma. The maximiser is the optimal design.
     """
     return optimal_design(features, ridge).log_det
 
@@ -187,7 +187,7 @@ def fractional_gain(features: Tensor, ridge: float | Tensor) -> Tensor:
 def features_of_covariance(covariance: Tensor) -> Tensor:
     """Features (..., N, p) with Gram matrix ``covariance`` (..., N, N); p is its numerical rank, at least 1.
 
-    Eigenvalues below 1e-12 of the largest are left out; in a batch, p is the largest rank. Cost O(N^3).
+    Eigenvalues below 1e-12 times the largest are left out; in a batch, p is the largest rank. Cost O(N^3).
 
     Raises ValueError for another shape, NaN, infinity, and a matrix that is not positive semi-definite. Source: Hong,
     Li & Tewari 2023, section 2, with an eigendecomposition instead of their Cholesky factor.
@@ -239,7 +239,7 @@ def _over_ridge(features: Tensor, ridge: float | Tensor) -> Tensor:
 
 
 def _together(**shapes: torch.Size) -> torch.Size:
-    """The batch shape to which these broadcast. Raises a ValueError that names the first that does not fit."""
+    """The batch shape to which these broadcast. Raises ValueError for the first that does not fit, by name."""
     batch = torch.Size()
     for name, shape in shapes.items():
         try:
@@ -287,7 +287,7 @@ def interior_point(phi: Tensor, g: Tensor, w: Tensor, allowed: Tensor, tolerance
     spread = highest - scaled.masked_fill(~allowed, torch.inf).amin(-1, keepdim=True)
     z = torch.where(allowed, (w * spread).clamp_min(1e-3 * w), 1.0)
     found, best_gap = P.clone(), torch.full_like(w, torch.inf)
-    member = torch.arange(len(P), device=P.device)  # indices of those that are not done
+    member = torch.arange(len(P), device=P.device)  # indices of the members still in the batch
     for _ in range(_MOST_NEWTON_STEPS):
         V, _log_det = whitened(phi, P)
         M = V.mT @ V
