@@ -28,9 +28,9 @@ class LatentRewards(WrappingPolicy):
 
         1/r = 1/v' - 1/v,    z = r (m'/v' - m/v).
 
-    m' and v' are found by quadrature around the mode, up to which the update is exact at the arm played. Other arms
-    change through the prior's correlations. The approximation: the posterior counts as Gaussian before the next
-    reward. The expected reward grows with f, so the best arm has the largest f.
+    m' and v' are computed by quadrature around the mode; apart from its error, the update is exact at the arm played.
+    Other arms change through the prior's correlations. The approximation is to treat the posterior as Gaussian again
+    before the next reward. The expected reward grows with f, so the best arm has the largest f.
 
     The policy's kernel, prior mean and width describe f. The model's ``noise_variance`` is used only for pending
     rewards. No theorem for the width covers this policy. ``marginals`` gives the posterior of the expected reward, a
