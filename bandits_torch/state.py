@@ -1,5 +1,5 @@
-"""State that observations change. A class declares it once, and can then be saved, loaded, grown, reset in some
-replicates, and restored after provisional changes.
+"""State that observations change. A class declares it once. It can then be saved, loaded, extended to more arms, reset
+in some replicates, and restored after provisional changes.
 
 ``_fresh`` of a policy, or of a part of one, returns the attributes that observations change, with their initial values.
 ``_parts`` names the attributes that are objects with a state::
@@ -34,13 +34,13 @@ from bandits_torch.streams import ReplicateStreams
 
 
 class HasState:
-    """Base class of objects that observations change. Their state is made of values, named by ``_fresh``, and of parts,
-    attributes that are objects with a state.
+    """Base class of objects that observations change. Their state consists of values, which ``_fresh`` names, and of
+    parts: attributes that are themselves objects with a state.
 
     A value is a tensor, a number, a word, None, or a dictionary, list or tuple of these. A dataclass among them is
     saved as the dictionary of its fields, and ``state_changed`` must convert it back. A part is a ``HasState``, a
-    model, any other object with ``state_dict`` and ``load_state_dict`` (and ``reset``, unless a reset does not change
-    it), None, or a list, tuple or dictionary of these.
+    model, any other object with ``state_dict`` and ``load_state_dict`` (and ``reset``, if a reset changes it), None,
+    or a list, tuple or dictionary of these.
 
     Attributes:
         _parts: names of the attributes that are parts.
@@ -65,10 +65,10 @@ class HasState:
         """Hook: all values may have changed, so values computed from them are no longer valid."""
 
     def _restarted(self, where: Tensor | None) -> None:
-        """Hook, called before ``state_changed``: values were reset, in the replicates with ``where`` (S,) True."""
+        """Hook, called after a reset, before ``state_changed``. ``where`` (S,): the replicates reset; None: all."""
 
     def _make_room(self, state: Mapping[str, Any]) -> None:
-        """Hook, called before this state is loaded: make parts that it needs and that do not exist yet."""
+        """Hook, called before this state is loaded: create the parts that it needs and that do not exist yet."""
 
     # -- provided --------------------------------------------------------------------------------------
 
@@ -89,10 +89,10 @@ class HasState:
         return tuple(self._fresh())
 
     def reset(self, where: Tensor | None = None) -> None:
-        """Return to the initial state, parts too; with ``where`` (S,), in the replicates where it is True.
+        """Return to the initial state, parts included; with ``where`` (S,), only in the replicates where it is True.
 
-        Random streams go on. With ``where``, only tensors with their initial shape are reset, also in dictionaries: a
-        number, a list or None belongs to all replicates together, and stays.
+        Random streams continue. With ``where``, only tensors with their initial shape are reset, also in dictionaries:
+        a number, a list or None belongs to all replicates together, and stays.
         """
         for part in (part for part in self._leaves() if hasattr(part, "reset")):
             within: Any = where
@@ -139,11 +139,11 @@ class HasState:
         self._put({name: copied(state[_key(name)]) for name in self.state_names})
 
     def grow_from(self, small: Any) -> None:
-        """Take over what ``small`` learned, an object built like this one over the first of its arms. New arms start as
-        before the first observation.
+        """Adopt what ``small`` has learned: an object built like this one, but over only the first of its arms. New
+        arms start without observations.
 
-        Dimensions that are initially longer here than in ``small`` are those of arms. Raises ValueError for a part that
-        cannot take over what the other learned; this object is then unusable.
+        Dimensions whose initial length is larger here than in ``small`` are taken to be arms. Raises ValueError for a
+        part that cannot adopt what its counterpart learned; this object is then unusable.
         """
         self._make_room(small.state_dict())
         there, here = small._fresh(), self._fresh()
@@ -169,7 +169,7 @@ class HasState:
 
     @property
     def snapshot(self) -> dict[str, Tensor]:
-        """The present tensors by name, for an object that replaces its tensors and never changes them in place."""
+        """The current tensors by name, for an object that replaces its tensors and never changes them in place."""
         own = {name: getattr(self, name) for name in self.state_names}
         return {name: value for name, value in own.items() if isinstance(value, Tensor)}
 
@@ -179,8 +179,8 @@ class HasState:
 
     @contextmanager
     def put_aside(self, names: Iterable[str] | None = None) -> Iterator[None]:
-        """Within the block, copies replace the values of these names (None: ``_expects``), and parts of these names may
-        be changed, models only by ``expect``. At its end all are restored, to the last bit; random streams go on."""
+        """Undo, at the end of the block, every change to the values and parts with these names (None: ``_expects``),
+        exactly. Random streams continue. Within the block, change models only by ``expect``."""
         names = self._expects if names is None else names
         names = (*self.state_names, *self._parts) if names is None else tuple(names)
         kept = {name: getattr(self, name) for name in names if name not in self._parts}
@@ -216,7 +216,7 @@ class HasState:
 
 @contextmanager
 def only_where(where: Tensor | None, *parts: HasState) -> Iterator[None]:
-    """At the end of the block, restore ``parts`` in the replicates with ``where`` (S,) False; None: in no replicate.
+    """At the end of the block, restore ``parts`` in the replicates where ``where`` (S,) is False; None: in none.
 
     The parts must replace their tensors and never change them in place (``snapshot``).
     """
@@ -229,7 +229,7 @@ def only_where(where: Tensor | None, *parts: HasState) -> Iterator[None]:
 
 @contextmanager
 def unchanged_on_error(*parts: Any) -> Iterator[None]:
-    """If the block raises an exception or is interrupted, the parts go on from their states before it."""
+    """If the block raises an exception or is interrupted, the parts return to their states before it."""
     before = [_state_of(part) for part in parts]
     try:
         yield
@@ -254,13 +254,13 @@ def copied(value: Any) -> Any:
 
 
 def writes(tensor: Tensor) -> object:
-    """How often the tensor's memory was written to: PyTorch's own count, for which it has no public name. Tensors made
-    in inference mode have none: it is new each time, so that they count as written to."""
+    """PyTorch's private count of writes to the tensor's memory. Tensors made in inference mode have none: the result is
+    new at each call, so they always appear to have been written to."""
     return object() if tensor.is_inference() else tensor._version
 
 
 def differing(one: Any, other: Any, where: str = "state") -> list[str]:
-    """Places at which two states differ in any bit; NaN equals NaN."""
+    """The places where two states differ in any bit; NaN equals NaN."""
     if isinstance(one, Mapping) and isinstance(other, Mapping) and one.keys() == other.keys():
         pairs = [(key, one[key], other[key]) for key in one]
     elif isinstance(one, list | tuple) and isinstance(other, list | tuple) and len(one) == len(other):
@@ -306,8 +306,8 @@ def _restored(now: Any, fresh: Any, where: Tensor) -> Any:
 
 
 def _grown(now: Any, there: Any, here: Any, name: str) -> Any:
-    """``now``, which started as ``there``, extended along dimensions in which ``here`` is longer: with the entries of
-    ``here``, or with zeros if other dimensions have grown."""
+    """``now``, whose initial value was ``there``, extended where the initial value ``here`` is longer: with the entries
+    of ``here``, or with zeros if other dimensions have grown."""
     if isinstance(here, dict) and isinstance(there, dict):
         extra = {key: value for key, value in now.items() if key not in here}
         return copied(extra) | {key: _grown(now[key], there[key], here[key], f"{name}.{key}") for key in here}

@@ -178,8 +178,8 @@ def optimal_exploration(
 def fractional_gain(features: Tensor, ridge: float | Tensor) -> Tensor:
     """gamma_{phi,T} = max_P log det S(T P / sigma, 1), (...), with ``ridge`` = sigma/T.
 
-    T pulls may be divided among arms in any fractions (Hong, Li & Tewari 2023, section 2.1). It has no factor 1/2, so it
-    is at least twice the information gain of any T pulls at noise variance sigma. The optimal design maximises it.
+    T pulls may be divided among arms in any fractions (Hong, Li & Tewari 2023, section 2.1). No factor 1/2: it is
+    at least twice the information gain of any T pulls at noise variance sigma. The optimal design maximises it.
     """
     return optimal_design(features, ridge).log_det
 
