@@ -24,13 +24,14 @@ _WATCHED_FIRST = 32  # arms watched from the start of a batch
 
 
 class BatchBKB(Policy):
-    """Plays argmax of mu~_b + width_b sigma~_t: mean and width from the start of the batch, and the present variance.
+    """Batch BKB: plays the arm with the largest score mu~_b + width_b sigma~_t, with the mean and width at the start of
+    the batch, and the current deviation.
 
     A batch ends when the model draws its next dictionary: once 1 + sum sigma~_b^2(x_s) / lambda passes
-    ``model.sampling.growth``. Inside a batch indices can only fall, so an earlier index is an upper bound. The policy
-    watches the variances of the 32 arms that were best at the start. It adds others, twice as many each time, until
-    the best watched index exceeds the earlier indices of all others. The choice equals that of scoring every arm. A
-    batch needs no rewards: ``choose_batch`` picks q arms before any reward arrives.
+    ``model.sampling.growth``. Within a batch scores can only fall, so an earlier score is an upper bound. The policy
+    watches the variances of the 32 arms that scored highest at the start. It watches more, twice as many each time,
+    until the best watched score exceeds the earlier scores of all others. So it chooses the same arm as if it scored
+    every arm. A batch needs no rewards: ``choose_batch`` picks q arms before any reward arrives.
 
     Source: Calandriello et al. 2020, Near-linear time Gaussian process optimization with adaptive batching and
     resparsification (ICML, PMLR 119), for frozen means and the sum of variances that ends a batch; their constants are
@@ -69,7 +70,7 @@ class BatchBKB(Policy):
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
-        """Learn one reward per replicate; the mean in use changes with the next batch."""
+        """Learn one reward per replicate; the frozen mean changes with the next batch."""
         arm, reward = observation.arm, observation.reward
         self._choices.check(observation)
         shape = self.model.batch_shape
@@ -143,7 +144,7 @@ class BatchBKB(Policy):
             self._score_all(k)
 
     def _score_all(self, k: int) -> None:
-        """Indices of all arms of replicate k, with the frozen mean and width."""
+        """Score all arms of replicate k, with the frozen mean and width, and watch the best of them."""
         sketch, bound = self.model.sketches[k], self._bound[k]
         variance = sketch.moments()[1]
         torch.addcmul(self._mean[k], self._width[k], variance.clamp_min(0.0).sqrt(), out=bound)
@@ -162,18 +163,18 @@ class BatchBKB(Policy):
         return torch.stack([self._best(k, mask) for k in range(self.replicates)])
 
     def _best(self, k: int, mask: Tensor | None) -> Tensor:
-        """The arm with the largest present index: watches more arms until it exceeds the last indices of all others."""
+        """The arm with the largest score: watches more arms until it exceeds the earlier scores of all others."""
         watched = self._watched[k]
         while True:
-            index = torch.addcmul(self._mean[k, watched.arms], self._width[k], watched.variance().sqrt())
+            score = torch.addcmul(self._mean[k, watched.arms], self._width[k], watched.variance().sqrt())
             others, largest = self._bound[k], self._largest_bound[k]
             if mask is not None:
-                index = index.masked_fill(~mask[k, watched.arms], -torch.inf)
+                score = score.masked_fill(~mask[k, watched.arms], -torch.inf)
                 others = others.masked_fill(~mask[k], -torch.inf)
                 largest = float(others.max())
-            best = float(index.max())
+            best = float(score.max())
             if best > largest or largest == -torch.inf:  # -inf: every other arm is watched or not available
-                return watched.arms[index == best].min()
+                return watched.arms[score == best].min()
             self._watch_more(k, others, len(watched))
 
     def _available(self, available: Tensor | None) -> Tensor | None:
@@ -185,12 +186,12 @@ class BatchBKB(Policy):
     # -- state -----------------------------------------------------------------------------------------
 
     def grow_from(self, small: BatchBKB) -> None:
-        """See ``HasState``; with new arms a batch begins, with the present mean and width."""
+        """See ``HasState``; new arms begin a batch, with the current mean and width."""
         self.model.grow_from(small.model)
 
     _parts = ("model", "_watched")
     _mean: Tensor  # from the start of the batch, (S, N)
-    _bound: Tensor  # upper bounds on the indices of arms that are not watched, (S, N); -inf for watched arms
+    _bound: Tensor  # upper bounds on the scores of arms that are not watched, (S, N); -inf for watched arms
     _width: Tensor  # (S,)
     _draws: list[int | None]  # how many dictionaries had been drawn when the batch began
 
@@ -224,7 +225,7 @@ def batch_sizes(interval: int) -> list[int]:
 
 
 class PhasedElimination(Policy):
-    """R-PERP: plan a batch by uncertainty sampling, play it in random order, drop arms that are worse, restart.
+    """R-PERP: plans a batch by uncertainty sampling, plays it in random order, drops worse arms, and restarts.
 
     In batch i of an interval of H steps, n_i arms (``batch_sizes``) are chosen one after the other, each with the
     largest posterior variance among the remaining arms. They are played in a uniformly random order. After the batch
@@ -238,7 +239,7 @@ class PhasedElimination(Policy):
         model: an ``ArmGP`` of batch shape (S,) that does not drift.
         width: evaluated at the end of a batch.
         interval: H.
-        seed, first_replicate: of the permutations, and the number of the first replicate.
+        seed, first_replicate: the seed of the permutations, and the number of the first replicate.
 
     If an arm is not available, the next in the order is played. If no arm of the batch is available, the available arm
     with the largest variance is played, a remaining one if possible. A reward outside the plan also counts as a step of
@@ -315,7 +316,7 @@ class PhasedElimination(Policy):
         self._plan(ended)
 
     def _plan(self, where: Tensor) -> None:
-        """Forget the data of these replicates, and plan a batch. Random numbers are drawn for all replicates."""
+        """Forget the data of these replicates and plan their next batch. All replicates draw random numbers."""
         self.model.reset(where)
         batch = (self._clock.unsqueeze(-1) >= self._ends).sum(-1)
         size = self._ends.diff(prepend=self._ends.new_zeros(1))[batch]

@@ -1,5 +1,5 @@
-"""Observations and the Cholesky factor of their covariance, in buffers that grow and shrink in place; and the
-algebra of conditioning a Gaussian process on them: new rows of the factor, a new factor, and predictions.
+"""Observations and the Cholesky factor of their covariance, in buffers that grow and shrink in place; and how to
+condition a Gaussian process on them: new rows of the factor, and predictions.
 
 Notation: L L^T = K + lambda I for t observations, z = L^{-1} (y - m), V = L^{-1} k(x) for candidates x.
 Then mean(x) = m(x) + V^T z and cov(x, x') = k(x, x') - V^T V' (Rasmussen & Williams 2006, algorithm 2.1).
@@ -28,7 +28,7 @@ from bandits_torch.state import writes
 
 
 def fold(X: Tensor, factor_shape: tuple[int, ...]) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-    """Move every batch dimension of X, ``t_batch x q x d``, that the factors do not have into the points.
+    """Merge each batch dimension of X, ``t_batch x q x d``, in which the factors have size 1 or none, into the points.
 
     Otherwise PyTorch would copy the factors, ``factor_shape x t x t``, once per candidate.
 
@@ -86,7 +86,7 @@ class GaussianPrior:
 
     def check_spread(self, x: Tensor) -> float:
         """The smallest ratio of noise to prior variance at inputs X. Raises ValueError if rounding would destroy an
-        observation. 1, without a check, off the CPU and for a stationary kernel, whose ratio is the same everywhere."""
+        observation. Not checked, and 1, on a GPU and for a stationary kernel, whose ratio is the same everywhere."""
         if self.kernel.is_stationary or not x.is_cpu or x.shape[-2] == 0:
             return 1.0
         with torch.no_grad():
@@ -103,8 +103,8 @@ class GaussianPrior:
 def rows_to_add(
     prior: GaussianPrior, data: GrowingCholesky, X: Tensor, Y: Tensor, *more: Tensor | None
 ) -> Iterator[Rows]:
-    """``new_rows`` of these arguments as one block; one row at a time if the noise is so small that rounding makes
-    their joint matrix indefinite. The caller adds each to ``data`` before it asks for the next."""
+    """``new_rows`` for these arguments, as one block, or, if the noise is so small that rounding makes their joint
+    matrix indefinite, row by row. The caller must append each to ``data`` before it takes the next."""
     try:
         yield new_rows(prior, data, X, Y, *more)
         return
@@ -125,13 +125,13 @@ def new_rows(
     held: Tensor | None = None,
     variances: Tensor | None = None,
 ) -> Rows:
-    """The rows that observations X, ``batch x n x d``, and Y, ``batch x n``, add. O(n t^2 + n^3).
+    """The rows that observations X, ``batch x n x d``, and Y, ``batch x n``, add to the factor. O(n t^2 + n^3).
 
     [[L, 0], [V^T, D]] is the factor of [[L L^T, B], [B^T, C]] with V = L^{-1} B and D D^T = C - V^T V.
 
     Args:
         held: booleans, ``batch x n``; where it is False the row is null. None: all are True.
-        variances: noise variances, ``batch x n``, in place of lambda.
+        variances: noise variances, ``batch x n``, instead of lambda.
     """
     old, noise = data.rows(), prior.noise_variance[..., None, None]
     if variances is not None:
@@ -139,13 +139,13 @@ def new_rows(
     one = torch.eye(X.shape[-2], dtype=Y.dtype, device=Y.device)
     held = torch.ones(1, dtype=torch.bool, device=X.device) if held is None else held
     V = _whiten(prior, data, X) * held.unsqueeze(-2)
-    left = prior.covariance(X, X) + noise * one - V.mT @ V
+    schur = prior.covariance(X, X) + noise * one - V.mT @ V
     both = held.unsqueeze(-1) & held.unsqueeze(-2)
     if X.shape[-2] == 1:
         # C - V^T V is lambda plus the posterior covariance. Rounding must not make it less than lambda.
-        D = torch.where(both, torch.maximum(left, noise).sqrt(), one)
+        D = torch.where(both, torch.maximum(schur, noise).sqrt(), one)
     else:
-        D = torch.linalg.cholesky(torch.where(both, left, one))
+        D = torch.linalg.cholesky(torch.where(both, schur, one))
     residual = torch.where(held, Y - prior.mean(X), 0.0)
     explained = (V.mT @ old.whitened.unsqueeze(-1)).squeeze(-1)
     z = torch.linalg.solve_triangular(D, (residual - explained).unsqueeze(-1), upper=False).squeeze(-1)
@@ -153,14 +153,14 @@ def new_rows(
 
 
 def predict(prior: GaussianPrior, data: GrowingCholesky, X: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean, ``batch x q``, and variance, ``batch x 1`` (q = 1), or covariance, ``batch x q x q``, at X.
+    """Posterior mean at X, ``batch x q``, and covariance, ``batch x q x q``, or variance, ``batch x 1``, if q = 1.
 
     One evaluation of the kernel and one triangular solve serve all points of X.
     """
     mean, marginal = prior.mean(X), X.shape[-2] == 1
     spread = prior.variance(X) if marginal else prior.covariance(X, X)
     if data.size == 0:
-        if marginal and X.requires_grad:  # if neither depends on X: a gradient of 0
+        if marginal and X.requires_grad:  # so that the gradient is 0, not missing, if neither depends on X
             nothing = 0.0 * X.sum(-1).to(mean)
             return mean + nothing, spread + nothing
         return mean, spread
@@ -187,10 +187,10 @@ _FULL = 0.75  # buffers are doubled if a larger part than this is in use after c
 
 
 class PaddedFactor:
-    """A contiguous copy of L^T, padded to [[L^T, 0], [0, I]] with the next multiple of 64 above t as its size.
+    """A contiguous copy of L^T, padded to [[L^T, 0], [0, I]], whose size is the next multiple of 64 above t.
 
-    PyTorch's triangular solve copies a view of a larger matrix, t^2 numbers; here a new row costs O(t). The number of
-    rows of I depends on t alone, so results do not depend on the past.
+    PyTorch's triangular solve copies a view of a larger matrix, t^2 numbers; here a new row costs O(t). The size
+    depends on t alone, so results do not depend on the past.
 
     Methods take L^T as ``upper``, ``batch x c x c``, a buffer whose first ``size`` rows and columns are in use.
     """
@@ -199,7 +199,7 @@ class PaddedFactor:
         self.solid = upper.new_zeros(*upper.shape[:-2], 0, 0)
 
     def take(self, upper: Tensor, size: int) -> None:
-        """Copy the rows, unless the copy is up to date. Reuses the memory if the size is the same. O(t^2)."""
+        """Copy the factor, unless the copy is up to date. Reuses the memory if the size is the same. O(t^2)."""
         if self.holds(upper, size):
             return
         shape = (*upper.shape[:-2], _padded(size), _padded(size))
@@ -227,7 +227,7 @@ class PaddedFactor:
         self._upper, self._version, self._size = upper, writes(upper), size
 
     def solve(self, right: Tensor) -> Tensor:
-        """L^{-1} right, ``batch x t x n``. O(t^2) a column."""
+        """L^{-1} right, ``batch x t x n``. O(t^2) per column."""
         wide = right.new_zeros(*right.shape[:-2], self.solid.shape[-1], right.shape[-1])
         wide[..., : self._size, :] = right
         return solve_lower(self.solid.mT, wide)[..., : self._size, :]
@@ -238,7 +238,7 @@ def _padded(size: int) -> int:
 
 
 def pays(upper: Tensor, size: int) -> bool:
-    """Whether a ``PaddedFactor`` is faster for solves with this many rows; never while a gradient is recorded."""
+    """Whether a ``PaddedFactor`` makes solves with this many rows faster; never while gradients are recorded."""
     return size >= FROM and not torch.is_grad_enabled() and not upper.is_inference()
 
 
@@ -255,13 +255,13 @@ class Rows:
 
 
 class GrowingCholesky(ResizableState):
-    """t observations of each member of a batch, and L with L L^T = K + lambda I.
+    """The t observations of each member of a batch, and L with L L^T = K + lambda I.
 
     Members can hold different observations. An observation that a member does not hold is a null row of its factor
     (1 on the diagonal, 0 elsewhere): shapes stay rectangular, and null rows do not affect the others.
 
-    Inputs, factor and ``held`` have ``factor_shape``, which is ``batch_shape`` with 1 in dimensions whose
-    members share inputs and kernel (fantasies of one design), so that the work is done once for all of these.
+    Inputs, factor and ``held`` have ``factor_shape``. This is ``batch_shape`` with 1 in the dimensions along which
+    members share inputs and kernel (fantasies of one design): their work is done once.
 
     Buffers (capacity c >= t): ``inputs`` (c x d, in float64 if they are ``exact``), ``upper`` = L^T (c x c, zero below
     the diagonal) and ``held`` (c) over ``factor_shape``; ``targets`` and ``whitened`` = L^{-1}(targets - prior mean),
@@ -269,9 +269,9 @@ class GrowingCholesky(ResizableState):
 
     Attributes:
         size: t, the number of rows.
-        ragged: whether members may hold different rows. False is certain. True is checked again (which waits for the
-            device) whenever the rows are compacted: after max(16, t / 4) removals, or when the buffers are full.
-        own_noise: whether some rows were added with their own noise variances. These are stored in the factor alone.
+        ragged: whether members may hold different rows. If True, it is checked again (which waits for the device)
+            whenever the rows are compacted: after max(16, t / 4) removals, or when the buffers are full.
+        own_noise: whether some rows were added with their own noise variances, which only the factor stores.
     """
 
     inputs: Tensor
@@ -320,7 +320,7 @@ class GrowingCholesky(ResizableState):
         return self.whitened.shape[-1]
 
     def rows(self) -> Rows:
-        """All present rows as views of the buffers; ``columns`` is empty."""
+        """All rows as views of the buffers; ``columns`` is empty."""
         t = self.size
         empty, upper = self.upper[..., :0, :t], self.upper[..., :t, :t]
         targets, whitened = self.targets[..., :t], self.whitened[..., :t]
@@ -351,7 +351,7 @@ class GrowingCholesky(ResizableState):
         return kept[3]
 
     def solve(self, right: Tensor) -> Tensor:
-        """L^{-1} right, ``factor_shape x t x n``. O(t^2) a column."""
+        """L^{-1} right, ``factor_shape x t x n``. O(t^2) per column."""
         if not pays(self.upper, self.size):
             return solve_lower(self.solid().mT, right)
         if self._padded is None:
@@ -387,7 +387,7 @@ class GrowingCholesky(ResizableState):
             self._replace(self.rows(), max(_SMALLEST_CAPACITY, 2 * self.capacity, self.size + n))
 
     def append(self, new: Rows) -> None:
-        """Write new rows after the present ones. Call ``make_room`` first. O(t n)."""
+        """Write new rows after the old ones. Call ``make_room`` first. O(t n)."""
         s, e = self.size, self.size + new.targets.shape[-1]
         padded = self._padded if self._padded and self._padded.holds(self.upper, s) else None
         self.inputs[..., s:e, :] = new.inputs
@@ -487,7 +487,7 @@ class GrowingCholesky(ResizableState):
         self._replace(Rows(inputs, targets, upper[..., :0, :], upper, whitened, held), self.capacity)
 
     def expanded(self, batch_shape: torch.Size) -> GrowingCholesky:
-        """A copy of shape ``batch_shape``, to which the present shape broadcasts; shares no memory."""
+        """A copy of shape ``batch_shape``, to which the current shape broadcasts; shares no memory."""
         padding = (1,) * (len(batch_shape) - len(self.batch_shape))
         copy = GrowingCholesky(0, torch.Size(), torch.Size(), self.upper.dtype, self.upper.device, self.exact)
         old, t = self.rows(), self.size
