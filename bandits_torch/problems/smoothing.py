@@ -20,15 +20,17 @@ def mean_of_held(values: np.ndarray, axis: int = 0) -> np.ndarray:
 def others_smoothed(rewards: np.ndarray, times: np.ndarray, bandwidth: float) -> np.ndarray:
     """An estimate (T, N) of each reward from the other rows: their mean, weighted by exp(-|t - s| / bandwidth).
 
-    It is the plain mean if all weights vanish, and NaN if no other row has a reward of the arm. A row's own rewards,
-    and so their noise, do not enter.
+    It is the plain mean if all weights vanish, and NaN if no other row has a reward of the arm. A row's own rewards are
+    not used, so their noise does not matter.
 
     Args: ``rewards`` (T, N), NaN where missing; ``times`` (T,), increasing; ``bandwidth`` above 0, in units of the
     times, infinity for the plain mean. Cost: O(T N log T), by doubling.
     """
     held = ~np.isnan(rewards)
-    same = held[:, :1] if held.all() else held  # without missing rewards all arms have the same weights
-    sums, counts = np.where(held, rewards, 0.0), same.astype(float)
+    ones = (
+        held[:, :1] if held.all() else held
+    )  # one column: without missing rewards all arms have the same weights
+    sums, counts = np.where(held, rewards, 0.0), ones.astype(float)
     near = [_around(sums, times, bandwidth), _around(counts, times, bandwidth)]
     vanish = near[1] <= _NEGLIGIBLE
     if vanish.any():
@@ -62,13 +64,13 @@ def _past(values: np.ndarray, fade: np.ndarray) -> np.ndarray:
 def best_smoothed(rewards: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
     """The estimated value of the best arm of each row, that arm, and the bandwidth, all from the other rows.
 
-    The common part of a row is subtracted first: the mean over its arms of reward minus the arm's mean. It does not
-    affect which arm is best, but would determine the bandwidth. Bandwidths are half a median gap, its doublings up to
-    half of the record, and infinity; the best has the least mean square of rewards minus their estimates (leave-one-out
-    cross-validation, Stone 1974).
+    What all arms of a row have in common is subtracted first: the mean of reward minus the arm's mean. It does not
+    affect which arm is best, but would determine the bandwidth. The bandwidths tried are half the median gap, its
+    doublings up to half of the record, and infinity. The one with the least mean squared error of the estimates is used
+    (leave-one-out cross-validation, Stone 1974).
 
-    The largest of several smoothed values is too large by chance. So values are shrunk towards their mean by the slope
-    of the regression of rewards on estimates (1: the estimates are right, 0: all is noise).
+    The largest of several smoothed values is too large by chance. So the values are shrunk towards their mean by a
+    factor: the slope of the regression of rewards on estimates (1: the estimates are right, 0: all is noise).
 
     Args: ``rewards`` (T, N), NaN where missing, a reward in every row; ``times`` (T,), increasing.
 

@@ -1,4 +1,4 @@
-"""Gaussian-process draws that drift at a known rate: plain, with a measured outcome, with contexts, on a large grid."""
+"""Draws of a Gaussian process that drift at a known rate: plain, with a measured outcome, with contexts, on a grid."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class TVGPDraws(SimulatedProblem):
     f_1 and all g_t are independent draws of GP(0, k). The model of TV-GP-UCB (Bogunovic, Scarlett & Cevher
     2016), simulated exactly: Cov(f_t(x), f_s(x')) = k(x, x') (1 - eps)^{|t - s|/2} at all steps.
 
-    ``expected_rewards`` takes steps in any order and is deterministic. Steps are simulated in blocks of 128. In
-    order, a step costs O(N^2), and the last two blocks are kept, so that one may go back by up to 128 steps. Going
-    further back simulates again from step 1. Memory does not grow with the horizon.
+    ``expected_rewards`` takes steps in any order and is deterministic. Steps are simulated in blocks of 128, and the
+    last two blocks are kept. A step in order, or up to 128 steps back, costs O(N^2) or less. Going further back
+    simulates again from step 1. Memory does not grow with the horizon.
 
-    Known beforehand: the kernel, noise variance R^2, eps, and a bound B on the RKHS norm at all of T steps
+    Known in advance: the kernel, noise variance R^2, eps, and a bound B on the RKHS norm that holds at all of T steps
     (``horizon``, or 10 000) with probability 0.9: the squared norm is chi-square with r = rank K degrees of
     freedom, at most r + 2 sqrt(r x) + 2 x with x = ln(T / 0.1) (Laurent & Massart 2000, lemma 1).
 
@@ -127,7 +127,7 @@ class DriftingPath:
             for old in [n for n in self._blocks if n not in (number - 1, number)]:
                 del self._blocks[old]
         block = self._blocks[number]
-        if block.device != like.device or block.dtype != like.dtype:  # the problem was moved since
+        if block.device != like.device or block.dtype != like.dtype:  # the problem has moved since then
             block = self._blocks[number] = block.to(like)
         return block[place]
 
@@ -149,27 +149,27 @@ class DriftingPath:
 
 # --- an outcome that must stay within limits ---
 
-_OF_OUTCOME = 1_000_003  # added to the seed for the path of the outcome
+_OUTCOME_SEED = 1_000_003  # added to the seed for the path of the outcome
 
 
 @named("safe-tv-gp", random=True)
 class SafeTVGPDraws(TVGPDraws):
-    """Drifting Gaussian-process draws with a measured outcome, a drifting draw too, that must not exceed a limit.
+    """Drifting Gaussian-process draws with a measured outcome, which also drifts and must not exceed a limit.
 
-    The outcome "load" of arm x is g_t(x) = climb (|x - c| / r - 1) + h_t(x): h_t is an independent draw of the same
-    process, with ``outcome_forgetting_rate``; c is arm N // 2, and r the distance of the farthest arm from it. The
-    limit is g <= ``limit``. With ``climb`` 0 any arm may become unsafe. With 4, say, arms near c hardly ever do, as the
-    known prior mean shows.
+    The outcome "load" of arm x is g_t(x) = climb (|x - c| / r - 1) + h_t(x). Here h_t is an independent draw of the
+    same process, with ``outcome_forgetting_rate``; c is arm N // 2, and r the distance of the farthest arm from it. The
+    limit is g <= ``limit``. With ``climb`` 0 any arm may become unsafe. With 4, for example, arms near c hardly ever
+    do, and the known prior mean says so.
 
     Regret is measured against the best arm within the limit, or, if a step has none, the arm with the smallest outcome.
     So a policy that exceeds the limit may have negative regret. The record of a run has ``violation``, 1 if the
     expected outcome of the arm exceeds the limit, and ``feasible``, the share of arms within it.
 
-    Known beforehand: everything known for ``TVGPDraws``, the prior and limit of the outcome, and as ``safe_arms`` the
-    arm with the smallest outcome at step 1.
+    Known in advance: all that is known for ``TVGPDraws``, the prior and limit of the outcome, and, as ``safe_arms``,
+    the arm with the smallest outcome at step 1.
 
     Args:
-        limit: of the outcome, whose standard deviation is 1.
+        limit: largest permitted outcome; its standard deviation is 1.
         climb: rise of the outcome's prior mean from c to the farthest arm, >= 0.
         outcome_forgetting_rate: epsilon of the outcome; None: ``forgetting_rate``.
         outcome_noise_scale: standard deviation of a measurement; None: ``noise_scale``.
@@ -197,7 +197,7 @@ class SafeTVGPDraws(TVGPDraws):
         rate = known.forgetting_rate if outcome_forgetting_rate is None else outcome_forgetting_rate
         scale = float(self.noise_scale[0]) if outcome_noise_scale is None else outcome_noise_scale
         validation.probability("outcome_forgetting_rate", rate)
-        source = (options.get("seed", 0) + _OF_OUTCOME, self.replicates, options.get("first_replicate", 0))
+        source = (options.get("seed", 0) + _OUTCOME_SEED, self.replicates, options.get("first_replicate", 0))
         self._outcome = DriftingPath(covariance_root(covariance(known.kernel, self.arms)), rate, source)
         away = (self.arms - self.arms[self.num_arms // 2]).norm(dim=-1)
         self._level = climb * (away / away.max().clamp_min(1e-12) - 1)
@@ -245,7 +245,7 @@ class SafeTVGPDraws(TVGPDraws):
 # --- contexts ---
 
 _CONTEXTS_AHEAD = 1024  # contexts are drawn in blocks of this many steps
-_CONTEXTS = 7  # separates their seeds from those of ``ReplicateStreams``
+_CONTEXTS_KEY = 7  # separates their seeds from those of ``ReplicateStreams``
 
 
 @named("contextual-gp", random=True)
@@ -256,13 +256,13 @@ class ContextualGPDraws(SimulatedProblem):
     Each step has one of them as its context, drawn uniformly and independently of the rewards, the same in all
     replicates; ``available`` gives it as an ``ArmContext``. Functions are drawn exactly.
 
-    Known beforehand: both kernels, c, the noise variance R^2, eps, and a bound on the RKHS norm over arm x context at
+    Known in advance: both kernels, c, the noise variance R^2, eps, and a bound on the RKHS norm over arm x context at
     all steps with probability 0.9, as for ``TVGPDraws``.
 
     Args:
         num_contexts: M.
         context_dim: c.
-        context_lengthscale: of h, a kernel of the same kind as ``kernel``.
+        context_lengthscale: length-scale of h, a kernel of the same kind as ``kernel``.
         forgetting_rate: eps per step, in [0, 1); 0 for functions that do not change.
         horizon: the last step, None for no end.
         noise_scale: R; 0.1 against functions of standard deviation 1.
@@ -301,7 +301,7 @@ class ContextualGPDraws(SimulatedProblem):
         arms, k = place_arms(layout, num_arms, dim, seed), make_kernel(kernel, lengthscale, nu)
         super().__init__(arms, replicates, noise_scale, horizon)
         h = make_kernel(kernel, context_lengthscale, nu)
-        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_CONTEXTS,)))
+        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(_CONTEXTS_KEY,)))
         self.contexts = torch.from_numpy(rng.uniform(size=(num_contexts, context_dim)))
         self._seed, self._ahead = seed, (-1, [0])  # block, its contexts
         root = torch.kron(covariance_root(covariance(k, arms)), covariance_root(covariance(h, self.contexts)))
@@ -322,7 +322,7 @@ class ContextualGPDraws(SimulatedProblem):
         self.check_step(step)
         block, place = divmod(step - 1, _CONTEXTS_AHEAD)
         if self._ahead[0] != block:
-            sequence = np.random.SeedSequence(self._seed, spawn_key=(_CONTEXTS, block))
+            sequence = np.random.SeedSequence(self._seed, spawn_key=(_CONTEXTS_KEY, block))
             drawn = np.random.default_rng(sequence).integers(len(self.contexts), size=_CONTEXTS_AHEAD)
             self._ahead = block, drawn.tolist()
         return self._ahead[1][place]
@@ -350,7 +350,7 @@ class GridDraws(SimulatedProblem):
     ``forgetting_rate`` eps the function drifts, z_{t+1} = sqrt(1 - eps) z_t + sqrt(eps) g, the model of TV-GP-UCB.
 
     ``expected_rewards`` takes any step and keeps the z of all steps so far, r^dim numbers each. Cost of a step:
-    O(side^dim r). Known beforehand: kernel, R^2, eps.
+    O(side^dim r). Known in advance: kernel, R^2, eps.
 
     Args:
         side: points per axis. dim: axes.
@@ -386,7 +386,7 @@ class GridDraws(SimulatedProblem):
         self._dim, self._rate = dim, forgetting_rate
         self._streams = problem_streams(seed, replicates, first_replicate)
         self._weights = [self._normal()]
-        self._place, self._latest = -1, self.arms[:0]  # the f drawn last
+        self._place, self._latest = -1, self.arms[:0]  # the last f drawn
         variance = float(noise_scale) ** 2
         self.knowledge = Knowledge(kernel, variance, forgetting_rate=forgetting_rate)
 
