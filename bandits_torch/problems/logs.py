@@ -46,12 +46,11 @@ class Log:
         arm_names: N >= 2 different names; default "0", "1", ... up to the largest index in ``arms``.
         propensity: (n,) in (0, 1]: the probability with which the pulled arm was drawn; None: not known.
         available: (n, N) booleans: which arms could be pulled; None: all, always.
-        notes: remarks of a reader on the file, one line each.
+        notes: what ``read_log`` noted about the file, one line each.
         contexts: (n, c) float64, the context of each pull; None: no contexts.
-        context_names: M different names if contexts are listed: ``contexts`` is then (n, 1), with numbers 0, ...,
-            M - 1.
+        context_names: if each context is one of M, their names; ``contexts`` is then (n, 1), with numbers 0 to M - 1.
         dated: whether times are dates, in seconds since 1970.
-        zoned: whether these dates name their time zone and count in UTC; None: not known.
+        zoned: whether these dates have a time zone, so that they count in UTC; None: not known.
 
     Raises ValueError for anything else, and for a pull of an arm that was not available.
     """
@@ -108,14 +107,14 @@ class Log:
             fits = self.contexts.dim() == 2 and len(self.contexts) == n and self.contexts.shape[1] > 0
             validation.shape_is("contexts", self.contexts, fits, f"({n}, c), one for each pull")
             object.__setattr__(self, "contexts", validation.rewards("contexts", self.contexts.double()))
-            listed = tuple(self.context_names)
-            object.__setattr__(self, "context_names", listed)
-            if listed:
-                different = len(set(listed)) == len(listed)
-                validation.require(different, "context_names", listed, "different from each other")
-                numbered = torch.arange(len(listed)).to(self.contexts)
-                fits = self.contexts.shape[1] == 1 and bool(torch.isin(self.contexts, numbered).all())
-                validation.require(fits, "contexts", self.contexts, f"({n}, 1), 0 to {len(listed) - 1}")
+            names = tuple(self.context_names)
+            object.__setattr__(self, "context_names", names)
+            if names:
+                different = len(set(names)) == len(names)
+                validation.require(different, "context_names", names, "different from each other")
+                indices = torch.arange(len(names)).to(self.contexts)
+                fits = self.contexts.shape[1] == 1 and bool(torch.isin(self.contexts, indices).all())
+                validation.require(fits, "contexts", self.contexts, f"({n}, 1), 0 to {len(names) - 1}")
 
     @property
     def num_arms(self) -> int:
@@ -127,8 +126,8 @@ class Log:
         """The options of ``recipes.auto`` for these contexts; empty without contexts."""
         if self.contexts is None:
             return {}
-        listed = len(self.context_names)
-        return {"contexts": listed} if listed else {"context_dim": self.contexts.shape[1]}
+        number = len(self.context_names)
+        return {"contexts": number} if number else {"context_dim": self.contexts.shape[1]}
 
     def over(self, names: Sequence[str]) -> Log:
         """The same pulls over arms with these names, in this order; arms that the log lacks are unavailable.
@@ -145,9 +144,9 @@ class Log:
         return replace(self, arms=number[self.arms.long().cpu()], arm_names=tuple(names), available=available)
 
     def under(self, names: Sequence[str]) -> Log:
-        """The same pulls under listed contexts with these names, in this order.
+        """The same pulls, with contexts numbered by their places in ``names``.
 
-        Raises ValueError if contexts have no names, or if one of the log is not among these.
+        Raises ValueError if contexts have no names, or if one of the log's contexts is not among these.
         """
         validation.require(bool(self.context_names), "log", "contexts without names", "one of named contexts")
         validation.known_names("contexts of the log", self.context_names, names)
@@ -170,10 +169,10 @@ class Log:
         elif self.contexts is not None:
             lines += [f"Numbers of a context: {self.contexts.shape[1]}."]
         for k, name in enumerate(self.arm_names):
-            paid = self.rewards[self.arms == k]
-            error = f" ± {float(paid.std()) / len(paid) ** 0.5:.2g}" if len(paid) > 1 else ""
-            mean = f", mean reward {float(paid.mean()):.4g}{error}" if len(paid) else ""
-            lines += [f"{name}: {counted(len(paid), 'pull')}{mean}."]
+            own = self.rewards[self.arms == k]
+            error = f" ± {float(own.std()) / len(own) ** 0.5:.2g}" if len(own) > 1 else ""
+            mean = f", mean reward {float(own.mean()):.4g}{error}" if len(own) else ""
+            lines += [f"{name}: {counted(len(own), 'pull')}{mean}."]
         return "\n".join(lines)
 
 
@@ -191,23 +190,23 @@ def read_log(
     decimal: str | None = None,
     encoding: str | None = None,
 ) -> Log:
-    """Read a log from CSV or Parquet, a row for each pull. Rows are sorted by time; rows of one time keep their order.
+    """Read a log from CSV or Parquet, one row per pull. Rows are sorted by time; equal times keep their order.
 
     Args:
         path: the file.
         time: the column of times, numbers or dates; ``"auto"``: recognised as by ``read_table``.
         arm: the column of the arm pulled. None: one called arm, arms, action, variant, choice or item; otherwise the
-            only other column of words.
+            only other column of text.
         reward: the column of its reward. None: one called reward, rewards, value or y; otherwise the only other column
-            without words.
+            without text.
         propensity: the column of the probability with which the arm was drawn. None: one called propensity,
             propensities, probability, prob or p, if there is one.
         available: the column that lists the arms that could be pulled, separated by |, ; or commas. None: one called
             available, available_arms, arms_available or eligible, if there is one.
-        contexts: names of the columns that were known before each choice: columns of numbers, or one column of words,
-            which are then listed contexts, numbered in alphabetical order.
-        arm_names: all arms, in their order; None: those pulled or listed, by size if all are numbers, else in
-            alphabetical order.
+        contexts: names of the columns that were known before each choice: columns of numbers, or one column of text,
+            whose different entries are then numbered in alphabetical order.
+        arm_names: all arms, in order; None: those pulled or available, by size if all are numbers, else in alphabetical
+            order.
         separator, decimal, encoding: as for ``read_table``.
 
     Raises ValueError for a file that cannot be read, a column that is missing or not recognised, an empty cell in a
@@ -217,8 +216,8 @@ def read_log(
     kinds = (*TEXT, ".parquet")
     right = Path(path).suffix.lower() in kinds
     validation.require(right, "path", str(path), f"a file ending in {', '.join(kinds)}")
-    asked = {"arm": arm, "reward": reward, "propensity": propensity, "available": available}
-    for name, column in asked.items():
+    columns = {"arm": arm, "reward": reward, "propensity": propensity, "available": available}
+    for name, column in columns.items():
         validation.instance(name, column, (str, type(None)), "the name of a column, or None")
     listed = isinstance(contexts, Iterable) and not isinstance(contexts, str)
     validation.require(listed, "contexts", contexts, "a list of names of columns")
@@ -226,34 +225,34 @@ def read_log(
     validation.require(listed, "arm_names", arm_names, "a list of names, or None")
     as_text = {*_ARM, *_AVAILABLE} | {name.lower() for name in (arm, available) if name}
     frame, _, mark = read_frame(path, (), as_text, separator=separator, encoding=encoding, decimal=decimal)
-    return _log_of(frame, mark, time, asked, [*contexts], arm_names)
+    return _log_of(frame, mark, time, columns, [*contexts], arm_names)
 
 
 def read_data(path: str | Path, **reading: Any) -> RewardTable | Log:
     """Read a file as a table of rewards or as a log of pulls, whichever it is.
 
-    If columns of time, arm and reward are recognised (``read_log``), it is a table with a row for each reward if every
-    arm has exactly one row at every time, otherwise a log. Any other file is a table with a column for every arm
+    A file with columns of time, arm and reward (as ``read_log`` recognises them) is a table with one row per reward if
+    every arm has exactly one row at every time, otherwise a log. Any other file is a table with one column per arm
     (``read_table``).
 
-    ``path``: of a CSV, Parquet or NPZ file. ``reading``: header, separator, decimal, encoding as for ``read_table``.
+    ``path``: a CSV, Parquet or NPZ file. ``reading``: header, separator, decimal, encoding as for ``read_table``.
 
     Raises ValueError for a file that is neither.
     """
     frame, time, mark = read_frame(path, (), {*_ARM, *_AVAILABLE}, **reading)
     claimed = {name for known in (_PROPENSITY, _AVAILABLE) for name in _called(known, list(frame.columns))}
-    of_time = find_time(frame, time, mark)
-    of_arm, of_reward = _arm_and_reward(frame, {of_time, *claimed})
-    if of_time is None or not (len(of_arm) == len(of_reward) == 1):
+    time_column = find_time(frame, time, mark)
+    arms, rewards = _arm_and_reward(frame, {time_column, *claimed})
+    if time_column is None or not (len(arms) == len(rewards) == 1):
         return table_of(frame, mark, time_column=time)
-    log = _log_of(frame, mark, of_time, {"arm": of_arm[0], "reward": of_reward[0]})
+    log = _log_of(frame, mark, time_column, {"arm": arms[0], "reward": rewards[0]})
     pairs = torch.stack([log.times, log.arms.double()]).unique(dim=1).shape[1]
     whole = len(log.arms) == pairs == log.num_arms * len(log.times.unique())
-    return table_of(frame, mark, time_column=time, long=f"{of_arm[0]},{of_reward[0]}") if whole else log
+    return table_of(frame, mark, time_column=time, long=f"{arms[0]},{rewards[0]}") if whole else log
 
 
 def _called(known: Sequence[str], names: Sequence[str]) -> list[str]:
-    """The names that are among the known ones, in any case of letters."""
+    """The names that are among the known ones, ignoring case."""
     return [name for name in names if name.strip().lower() in known]
 
 
@@ -264,27 +263,27 @@ def _arm_and_reward(
     reward: str | None = None,
     contexts: Sequence[str] = (),
 ) -> tuple[list[str], list[str]]:
-    """Columns that may hold the arm, and columns that may hold the reward, none of them ``claimed`` otherwise."""
+    """Columns that may hold the arm, and columns that may hold the reward, without those ``claimed`` for other uses."""
     left = [name for name in frame.columns if name not in claimed]
-    of_arm = [arm] if arm else _called(_ARM, left)
-    of_reward = [reward] if reward else _called(REWARD_NAMES, left)
-    if not (of_arm and of_reward):
+    arms = [arm] if arm else _called(_ARM, left)
+    rewards = [reward] if reward else _called(REWARD_NAMES, left)
+    if not (arms and rewards):
         left = [name for name in left if name not in contexts]
-        of_words = [name for name in left if not is_numeric(frame[name]) and len(words(frame[name]))]
-        of_arm = of_arm or [name for name in of_words if name not in of_reward]
-        of_reward = of_reward or [name for name in left if name not in {*of_words, *of_arm}]
-    return of_arm, of_reward
+        texts = [name for name in left if not is_numeric(frame[name]) and len(words(frame[name]))]
+        arms = arms or [name for name in texts if name not in rewards]
+        rewards = rewards or [name for name in left if name not in {*texts, *arms}]
+    return arms, rewards
 
 
 def _log_of(
     frame: pd.DataFrame,
     mark: str,
     time: str,
-    asked: Mapping[str, str | None],
+    columns: Mapping[str, str | None],
     contexts: Sequence[str] = (),
     arm_names: Sequence[str] | None = None,
 ) -> Log:
-    """The log in the columns of a file; ``asked``: the columns that the user named, by argument of ``read_log``."""
+    """The log in a file; ``columns``: the columns that the user named, by argument of ``read_log``."""
     names = list(frame.columns)
 
     def one(argument: str, found: Sequence[str]) -> str:
@@ -293,21 +292,22 @@ def _log_of(
         return found[0]
 
     def if_there(argument: str, known: Sequence[str]) -> str | None:
-        found = [column] if (column := asked.get(argument)) else _called(known, names)
+        found = [column] if (column := columns.get(argument)) else _called(known, names)
         return one(argument, found) if found else None
 
-    for argument, name in asked.items():
+    for argument, name in columns.items():
         known_columns(argument, [] if name is None else [name], names)
-    of_propensity, of_available = if_there("propensity", _PROPENSITY), if_there("available", _AVAILABLE)
-    of_time = find_time(frame, time, mark)
-    if of_time is None:
+    propensity_column, available_column = if_there("propensity", _PROPENSITY), if_there("available", _AVAILABLE)
+    time_column = find_time(frame, time, mark)
+    if time_column is None:
         raise ValueError(f"time must be the name of a column, got {time!r}; there are {some(names)}")
-    claimed = {of_time, of_propensity, of_available}
-    arms, rewards = _arm_and_reward(frame, claimed, asked.get("arm"), asked.get("reward"), contexts)
-    of_arm, of_reward = one("arm", arms), one("reward", rewards)
-    clock = read_times(of_time, frame[of_time], mark)
+    claimed = {time_column, propensity_column, available_column}
+    arms, rewards = _arm_and_reward(frame, claimed, columns.get("arm"), columns.get("reward"), contexts)
+    arm_column, reward_column = one("arm", arms), one("reward", rewards)
+    clock = read_times(time_column, frame[time_column], mark)
     order = np.argsort(clock.values, kind="stable")
-    chosen = [one for one in (of_time, of_arm, of_reward, of_propensity, of_available) if one is not None]
+    chosen = [time_column, arm_column, reward_column]
+    chosen += [column for column in (propensity_column, available_column) if column is not None]
     expected = "different, for time, arm, reward, propensity and available"
     validation.require(len({*chosen}) == len(chosen), "columns", chosen, expected)
     validation.require(len({*contexts}) == len(contexts), "contexts", contexts, "different from each other")
@@ -320,8 +320,8 @@ def _log_of(
             raise ValueError(
                 f"row {row}, column {name!r} must not be empty (leave out pulls of which it is not known)"
             )
-    pulled = [str(cell).strip() for cell in frame[of_arm]]
-    lists = [] if of_available is None else [_listed(cell) for cell in frame[of_available]]
+    pulled = [str(cell).strip() for cell in frame[arm_column]]
+    lists = [] if available_column is None else [_listed(cell) for cell in frame[available_column]]
     seen = {*pulled}.union(*lists)
     every = _in_order(seen) if arm_names is None else list(arm_names)
     unknown = sorted(seen - {*every})
@@ -330,33 +330,33 @@ def _log_of(
     mask = torch.tensor([[name in those for name in every] for those in lists])
     others = [name for name in names if name not in {*chosen, *contexts}]
     pulls = f"{counted(len(frame), 'pull')} of {counted(len(every), 'arm')}"
-    notes = [f"log: {pulls}; times: {of_time!r}, {clock.unit}; {of_arm!r}, {of_reward!r}"]
+    notes = [f"log: {pulls}; times: {time_column!r}, {clock.unit}; {arm_column!r}, {reward_column!r}"]
     notes += [f"left out: {some(others)}"] if others else []
 
     def values(name: str) -> Tensor:
         return torch.from_numpy(numbers(name, frame[name], mark)[order])
 
-    of_words = [name for name in contexts if len(words(frame[name]))]
-    alone = not of_words or len(contexts) == 1
-    validation.require(alone, "contexts", list(contexts), f"{of_words[:1]} alone, or columns of numbers")
-    listed: list[str] = []
+    texts = [name for name in contexts if len(words(frame[name]))]
+    alone = not texts or len(contexts) == 1
+    validation.require(alone, "contexts", list(contexts), f"{texts[:1]} alone, or columns of numbers")
+    context_names: list[str] = []
     context_values = None
-    if of_words:
-        cells = [str(cell).strip() for cell in frame[of_words[0]]]
-        listed = sorted(set(cells))
-        context_values = torch.tensor([[listed.index(cell)] for cell in cells])[order].double()
+    if texts:
+        cells = [str(cell).strip() for cell in frame[texts[0]]]
+        context_names = sorted(set(cells))
+        context_values = torch.tensor([[context_names.index(cell)] for cell in cells])[order].double()
     elif contexts:
         context_values = torch.stack([values(name) for name in contexts], -1)
     return Log(
         times=torch.from_numpy(clock.values[order]),
         arms=torch.tensor([place[name] for name in pulled])[order],
-        rewards=values(of_reward),
+        rewards=values(reward_column),
         arm_names=tuple(every),
-        propensity=None if of_propensity is None else values(of_propensity),
+        propensity=None if propensity_column is None else values(propensity_column),
         available=mask[order] if lists else None,
         notes=tuple(notes),
         contexts=context_values,
-        context_names=tuple(listed),
+        context_names=tuple(context_names),
         dated=clock.dated,
         zoned=clock.zoned if clock.dated else None,
     )
