@@ -24,11 +24,13 @@ from bandits_torch.problems.replay import Replay
 FEWEST = 5  # units; with fewer no lead can be sure, because 2^-4 > 0.05
 SURE, LIKELY = 0.95, 0.8
 _INTERVAL = 0.9
-_ALL_PATTERNS = 12  # units of which every pattern of signs is tried
+_ALL_PATTERNS = 12  # up to this many units, every pattern of signs is tried
 _SOME_PATTERNS = 4096
-_CLEARLY = 0.9  # of random's regret; required besides the test, which replays of one record pass too easily
-# A policy that stays at one arm and loses more than these shares of random's and a rival's regret is stuck.
-_OF_RANDOM, _OF_RIVAL = 0.6, 2.0
+_CLEARLY_LESS = (
+    0.9  # times random's regret; required as well as the test, which one record's replays pass too easily
+)
+# A policy that stays at one arm and loses more than these multiples of random's and a rival's regret is stuck.
+_TIMES_RANDOM, _TIMES_RIVAL = 0.6, 2.0
 
 
 @dataclass(frozen=True)
@@ -37,13 +39,13 @@ class Advice:
 
     Attributes:
         verdict: ``"sure"`` (confidence 95 % or more), ``"likely"`` (80 % or more), ``"tie"`` (less), ``"random"``
-            (no policy is surely better than drawing arms at random), ``"short"`` (too few units to tell), or, if one
+            (no policy is surely better than drawing arms at random), ``"short"`` (too few units to tell), or, if the
             play of the whole record disagrees, ``"split"`` or ``"late"`` (``with_whole_run``).
         policy: the policy with the least mean regret.
         next: the policy with the second least; None if only one was compared.
         confidence: in [0, 1], that no other policy has less regret than ``policy``.
-        less: how much less mean regret ``policy`` has than ``next``, as a share of the regret of ``next``, and the
-            ends of the 90 % interval. Unknown numbers are NaN.
+        less: by what share of ``next``'s mean regret ``policy`` has less regret, and the ends of the 90 % interval.
+            Unknown numbers are NaN.
         of_random: regret of ``policy`` as a share of the regret of drawing arms at random.
         tied: ``policy``, then the policies that are not surely worse, in order of regret.
         rivals: number of policies compared, ``policy`` included.
@@ -65,7 +67,7 @@ class Advice:
 
 @dataclass(frozen=True)
 class Stuck:
-    """When a policy was ``stuck``: it pulled only ``arm`` in steps ``first`` to ``last``, where ``rival`` lost less."""
+    """How a policy was ``stuck``: it pulled only ``arm`` from step ``first`` to ``last``, while ``rival`` lost less."""
 
     arm: int
     first: int
@@ -77,10 +79,9 @@ def advise(regret: Mapping[str, Tensor], random: Tensor) -> Advice:
     """Compare policies by their regret on the same units: stretches of a record, or replicates of a simulation.
 
     Let A be the policy with the least mean regret. It is the best with confidence 1 - max_c p_c, where c runs over all
-    others, drawing arms at random included. If A is wrongly called the best, it looks better than the true best. So p_c
-    is the probability that some policy would look as far ahead of c as A does if c were as good as every other. Let
-    D_kj be the regret of c minus the regret of j on unit k, t_j = mean(D_j) / (standard deviation(D_j) / sqrt(K)), and
-    s the signs of the units. Then
+    other policies and drawing arms at random. p_c is a p-value: the probability that some policy would appear as far
+    ahead of c as A does, if c were as good as all of them. Let D_kj be the regret of c minus the regret of j on unit k,
+    t_j = mean(D_j) / (standard deviation(D_j) / sqrt(K)), and s a sign for each unit. Then
 
         p_c = share of s in {-1, 1}^K with max_j t_j(s_1 D_1j, ..., s_K D_Kj) >= t_A,
 
@@ -93,8 +94,7 @@ def advise(regret: Mapping[str, Tensor], random: Tensor) -> Advice:
 
         h_A = sqrt(K) (w + g w^2 / 3 + g^2 w^3 / 27 + g / (6 K)).
 
-    No test can know of a loss so rare that no unit shows it: ``docs/advice.md`` says how often the advice is then
-    wrong.
+    No test can detect a loss so rare that no unit shows it: ``docs/advice.md`` says how often the advice is then wrong.
 
     Args:
         regret: by policy, (K,) each: mean regret per step on each unit. A policy called ``random`` is left out unless
@@ -144,7 +144,7 @@ def advise(regret: Mapping[str, Tensor], random: Tensor) -> Advice:
 
 
 def stuck(histories: Mapping[str, History], random: Tensor, steps: int) -> dict[str, Stuck]:
-    """The policies that were stuck at an arm when they played a record once, each with its longest such stretch.
+    """The policies that were stuck at one arm when they played a record once, each with the longest such stretch.
 
     A policy is stuck if it pulls a single arm for ``steps`` steps or more, and over ``steps`` of them in a row loses
     more than 60 % of what drawing arms at random loses and more than twice what another policy loses. If there are
@@ -154,19 +154,19 @@ def stuck(histories: Mapping[str, History], random: Tensor, steps: int) -> dict[
     ``histories`` and ``random`` as for ``compare``, over arms; ``steps``: number of steps between two ``Starts``.
     """
     regret = {name: history.regret for name, history in histories.items() if name != "random"}
-    mean = {name: _over(values.mean(0), steps) for name, values in regret.items()}
-    at_random, found = _over(random.mean(0), steps), {}
+    mean = {name: _moving_sum(values.mean(0), steps) for name, values in regret.items()}
+    at_random, found = _moving_sum(random.mean(0), steps), {}
     for name, history in histories.items():
         rivals = [rival for rival in mean if rival != name]
         if name == "random" or not rivals:
             continue
         least, which = torch.stack([mean[rival] for rival in rivals]).min(0)
-        lost = _over(regret[name], steps)
+        lost = _moving_sum(regret[name], steps)
         turned = (history.arms.diff() != 0).cumsum(-1)
         start = turned.new_zeros(len(turned), 1)
         run = torch.cat([start, turned], -1)  # (S, T), the number of the run of one arm
         alone = run[:, : lost.shape[-1]] == run[:, steps - 1 :]
-        where = alone & (lost > _OF_RANDOM * at_random) & (lost > _OF_RIVAL * least)
+        where = alone & (lost > _TIMES_RANDOM * at_random) & (lost > _TIMES_RIVAL * least)
         bad = where.any(-1).nonzero().squeeze(-1).tolist()
         if 2 * len(bad) < len(where) or not bad:
             continue
@@ -179,7 +179,7 @@ def stuck(histories: Mapping[str, History], random: Tensor, steps: int) -> dict[
     return found
 
 
-def _over(values: Tensor, steps: int) -> Tensor:
+def _moving_sum(values: Tensor, steps: int) -> Tensor:
     """Sums over ``steps`` consecutive steps, (..., T - steps + 1), from (..., T)."""
     total = torch.nn.functional.pad(values.double().cumsum(-1), (1, 0))
     return total[..., steps:] - total[..., :-steps]
@@ -196,20 +196,20 @@ def with_whole_run(
     """The advice from several short plays, revised by one play of the whole record.
 
     A policy that was stuck in the long play, or surely worse there than another, is excluded. A leader that is not
-    excluded, and at least likely the best, is advised. Otherwise the choice is among the best of those left: if they
-    cannot be told apart (``"tie"``), if the leader is excluded (``"split"``), and if only the long play shows that one
-    is better than chance (``"late"``: it is surely better and lost less than nine tenths of what chance lost, or it
-    earned surely more). Then ``preferred`` is advised, or else the one that lost least in the long play.
+    excluded, and at least likely the best, is advised. There are three other cases. The best policies left cannot be
+    told apart (``"tie"``); or the leader is excluded (``"split"``); or only the long play shows that one is better than
+    chance (``"late"``: it is surely better and lost less than nine tenths of what chance lost, or surely earned more).
+    Then ``preferred`` is advised if it is among the best left, otherwise the one that lost least in the long play.
 
     Args:
-        advice: from the plays from several starts.
+        advice: the advice from the short plays.
         whole: the comparison on the same stretches of the long play.
         stuck: policies that were stuck in the long play (``stuck``).
         ahead: policies that surely earned more than chance in the long play (``Earned.ahead``).
         preferred: the policy to advise among equals, by default ``auto``, which needs the least prior knowledge; None
             for rewards of 0 and 1 and counts, where other policies need no more.
     """
-    clear = whole.verdict != "random" and whole.of_random < _CLEARLY
+    clear = whole.verdict != "random" and whole.of_random < _CLEARLY_LESS
     late = advice.verdict == "random" and (clear or whole.policy in ahead)
     if advice.verdict == "short" or (advice.verdict == "random" and not late):
         return advice
@@ -277,30 +277,30 @@ def _less(leader: Tensor, other: Tensor) -> tuple[float, float, float]:
     return middle, 1 - float(high), 1 - float(low)
 
 
-_NOTHING = "Nothing could be lost: at every step only one arm was available, or all arms paid the same."
-_COUNTED = "auto,random,discounted_ts,glr_kl_ucb,sliding_window_ucb,epsilon_greedy,tv_gp_ucb,et_gp_ucb"
-_BINARY = _COUNTED.replace("random,", "random,log_odds_ucb,")
-_RELATED = "auto,random,igp_ucb,gp_ts,r_gp_ucb,sw_gp_ucb,tv_gp_ucb,et_gp_ucb"
-_ALONE = "auto,random,discounted_ts,glr_kl_ucb,sliding_window_ucb,sw_gp_ucb,tv_gp_ucb,et_gp_ucb"
+_NO_LOSS = "Nothing could be lost: at every step only one arm was available, or all arms paid the same."
+_FOR_COUNTS = "auto,random,discounted_ts,glr_kl_ucb,sliding_window_ucb,epsilon_greedy,tv_gp_ucb,et_gp_ucb"
+_FOR_BINARY = _FOR_COUNTS.replace("random,", "random,log_odds_ucb,")
+_FOR_CORRELATED = "auto,random,igp_ucb,gp_ts,r_gp_ucb,sw_gp_ucb,tv_gp_ucb,et_gp_ucb"
+_FOR_SEPARATE = "auto,random,discounted_ts,glr_kl_ucb,sliding_window_ucb,sw_gp_ucb,tv_gp_ucb,et_gp_ucb"
 
 
 def policies_for(found: Diagnosis) -> tuple[list[str], str]:
     """The policies that fit a table, and the reason in words.
 
-    Rewards of 0 and 1, and counts, add policies that model them as such: Thompson sampling with a Beta distribution and
-    bounds by Kullback-Leibler divergence; rewards of 0 and 1 also add bounds on the log-odds. If arms are not clearly
-    correlated, policies that treat each arm by itself replace some that do not.
+    For rewards of 0 and 1, and for counts, there are policies that model them as such: Thompson sampling with a Beta
+    distribution, and bounds from the Kullback-Leibler divergence; for 0 and 1 also bounds on the log-odds. If arms are
+    not clearly correlated, policies that treat each arm separately replace some of the others.
     """
     if found.values in ("0/1", "counts"):
-        names = _BINARY if found.values == "0/1" else _COUNTED
+        names = _FOR_BINARY if found.values == "0/1" else _FOR_COUNTS
         return names.split(","), f"Because rewards are {found.values}"
     if found.shared is False:
-        return _ALONE.split(","), "Because arms are not clearly correlated"
-    return _RELATED.split(","), "Because rewards are numbers"
+        return _FOR_SEPARATE.split(","), "Because arms are not clearly correlated"
+    return _FOR_CORRELATED.split(","), "Because rewards are numbers"
 
 
 def unseen_cycles(problem: Problem, found: Diagnosis | None) -> list[str]:
-    """A line if a table has a clear common cycle, and no cycle is known from the rows that policies learn from."""
+    """A line if the arms clearly share a cycle, but none was found in the rows that policies learn from first."""
     if found is None or not found.periods or problem.knowledge.cycles is not None:
         return []
     steps = f"{found.periods[0].rounded(found.rows * found.gap, found.gap):.6g}"
@@ -375,7 +375,7 @@ def compare(
             return None
         regret = {name: history.regret.mean(-1) for name, history in histories.items()}
         advice = advise(regret, random.mean(-1).expand(first.replicates))
-        return Comparison([*advice_of_replicates(advice), *_of_earned(advice, earned)], advice)
+        return Comparison([*advice_of_replicates(advice), *_earned_sentence(advice, earned)], advice)
     horizon = first.horizon
     again = {name: partial(build, name) for name in histories}
     starts = play_starts(problem, again, horizon, seed=seed, progress=True, capture=capture)
@@ -397,10 +397,10 @@ def compare(
     leader = None
     if advice.verdict in ("random", "short"):  # which policy leads in the short plays is then chance
         leader = "auto" if advice.verdict == "random" and "auto" in raced else whole.policy
-    return Comparison([*said, *_of_earned(advice, earned, leader)], advice, starts, bad)
+    return Comparison([*said, *_earned_sentence(advice, earned, leader)], advice, starts, bad)
 
 
-def _of_earned(advice: Advice, earned: Earned | None, policy: str | None = None) -> list[str]:
+def _earned_sentence(advice: Advice, earned: Earned | None, policy: str | None = None) -> list[str]:
     """What ``policy`` earned, by default the one advised, or else the leader; empty if nothing could be lost."""
     if earned is None or math.isnan(advice.of_random):
         return []
@@ -427,7 +427,7 @@ def advice_of_record(
         fell = "was stuck" if advice.policy in stuck else f"is surely not the best: {whole.policy} lost less"
         lines = [
             f"Short plays and the long one disagree: {basis}, {advice.policy} lost least, "
-            f"{_percent(advice.of_random)} {lost}{_beside(advice)}; but {once} it {fell}."
+            f"{_percent(advice.of_random)} {lost}{_against_next(advice)}; but {once} it {fell}."
         ]
     if advice.verdict == "late":
         lines = [
@@ -455,7 +455,7 @@ def advice_of_record(
 def _too_short(horizon: int, least: str | None) -> list[str]:
     """Sentences for a record of too few rows, with the policy that lost least (None: nothing could be lost)."""
     if least is None:
-        return [_NOTHING]
+        return [_NO_LOSS]
     return [
         f"The record is too short to tell which policy is best: {horizon} rows were played, but at least {FEWEST} "
         f"stretches of {SHORTEST} are needed.",
@@ -477,7 +477,7 @@ def advice_of_replicates(advice: Advice) -> list[str]:
 def _sentences(advice: Advice, basis: str) -> list[str]:
     level = f"{_percent(advice.of_random)} of what drawing arms at random loses"
     if math.isnan(advice.of_random):
-        return [_NOTHING]
+        return [_NO_LOSS]
     if advice.verdict == "random":
         return [
             f"None of the policies is surely better than drawing arms at random: {basis}, the best of them, "
@@ -489,19 +489,19 @@ def _sentences(advice: Advice, basis: str) -> list[str]:
         alike = f"{', '.join(first)} and {last}" if first else last
         return [
             f"No policy is surely the best: {alike} cannot be told apart. {basis.capitalize()}, "
-            f"{advice.policy} lost {level}{_beside(advice)}."
+            f"{advice.policy} lost {level}{_against_next(advice)}."
         ]
     certain = "is sure" if advice.verdict == "sure" else "is likely, not sure"
     of = f" of the {advice.rivals}" if advice.rivals > 1 else ", better than chance,"
     percent = f"{math.floor(100 * advice.confidence)} %" if advice.confidence <= 0.99 else "above 99 %"
     lead = f"Take {advice.policy}: {basis}, it lost {level}"
     return [
-        f"{lead}{_beside(advice)}. That it is the best{of} {certain}: confidence {percent}. "
+        f"{lead}{_against_next(advice)}. That it is the best{of} {certain}: confidence {percent}. "
         "Rare heavy losses that none of these plays showed are not counted."
     ]
 
 
-def _beside(advice: Advice) -> str:
+def _against_next(advice: Advice) -> str:
     middle, low, high = advice.less
     if advice.next is None or math.isnan(middle):
         return ""

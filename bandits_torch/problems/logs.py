@@ -297,7 +297,10 @@ def _log_of(
 
     for argument, name in columns.items():
         known_columns(argument, [] if name is None else [name], names)
-    propensity_column, available_column = if_there("propensity", _PROPENSITY), if_there("available", _AVAILABLE)
+    propensity_column, available_column = (
+        if_there("propensity", _PROPENSITY),
+        if_there("available", _AVAILABLE),
+    )
     time_column = find_time(frame, time, mark)
     if time_column is None:
         raise ValueError(f"time must be the name of a column, got {time!r}; there are {some(names)}")
