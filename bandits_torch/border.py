@@ -268,7 +268,7 @@ class Settings(Described):
         Args:
             limits: by name, how far a setting may move, in its unit, or by which factor if its range has "log"; or one
                 share of the range for all settings. Lists of values have no limit.
-            prices: of a move across the whole range, or to another value of a list, by name or one for all settings.
+            prices: cost of a move across the whole range, or to another value of a list, by name or one for all.
             start_at: a value for every name, or None.
 
         Raises ValueError, which names the setting, for numbers out of range.

@@ -208,7 +208,7 @@ class Recorder:
     """Records one run, step by step, in tensors allocated in advance on the problem's device.
 
     Args:
-        policy, problem: of the run; the recorder only reads sizes, names and expected rewards.
+        policy, problem: those that are run; the recorder only reads sizes, names and expected rewards.
         horizon: T.
 
     Cost of a step: O(S), and the cost of ``Problem.score``. It is checked at every step on a CPU, else every 100 steps.

@@ -40,7 +40,7 @@ def run(
         policy: plays a batch of ``policy.replicates`` replicates, from its current state.
         problem: with as many replicates, or one for all.
         horizon: T, number of steps.
-        seed: of the rewards' noise; the same seed gives every policy the same noise at each step.
+        seed: seed of the rewards' noise; the same seed gives every policy the same noise at each step.
         progress: show a progress bar on standard error, if that is a terminal; a string is its title.
         first_replicate: number of the first replicate, so that replicate k can be run alone.
         checkpoint: a file for the state of the run, written every ``every`` steps and after the last. A call with the

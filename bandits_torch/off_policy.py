@@ -108,8 +108,8 @@ def value(
         estimator: ``"snips"``, ``"dr"``, ``"replay"``, or ``"auto"``: ``"dr"`` with propensities, else ``"replay"``.
         warm_up: share of the log, from its beginning, from which recipes estimate their prior knowledge; not valued.
         replays: number of resampled logs, >= 2.
-        seed: of all random numbers.
-        options: of the recipe.
+        seed: seed of all random numbers.
+        options: options of the recipe.
 
     Cost: ``replays`` + 1 runs over all rows; for ``"dr"`` or contexts also O(N p^3) a row, with p = 1, with M listed
     contexts 1 + M, with contexts of c numbers 1 + c + c (c + 1) / 2 for c <= 5, else 1 + c.

@@ -50,7 +50,7 @@ def save_policy(path: str | os.PathLike[str], policy: Stateful, *, overwrite: bo
     Windows, and on file systems without locks, two saves within the same milliseconds may both be accepted.
 
     Args:
-        path: of the file, written atomically.
+        path: the file to write, atomically.
         policy: to save.
         overwrite: replace any existing file.
 
@@ -113,7 +113,7 @@ def load_policy(path: str | os.PathLike[str], policy: Stateful, *, on_difference
     The file describes, part by part, how the saved policy was built: classes, numbers, arms, kernels before learning.
 
     Args:
-        path: of the file that ``save_policy`` wrote.
+        path: a file that ``save_policy`` wrote.
         policy: built in the same way; its state is replaced. If it is an ``AskTell``, calls of other threads wait.
         on_difference: what to do if ``policy`` was built otherwise. ``"error"``: a ValueError lists the differences.
             ``"file"``: the policy takes the file's settings, but no other structure (classes, arms, functions). It is

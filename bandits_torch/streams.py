@@ -35,7 +35,7 @@ class ReplicateStreams:
             ``"network"`` (initial weights of neural networks) or ``"control"`` (which steps play a control); streams of
             different purposes are independent.
         first: number of the first replicate, so that ``first=k, replicates=1`` is replicate k alone.
-        dtype, device: of the numbers returned. They are drawn on the CPU in float64, so a GPU gets the same noise.
+        dtype, device: for the result. Numbers are drawn on the CPU in float64, so a GPU gets the same noise.
         like: a tensor whose dtype and device replace these.
 
     Numbers are drawn ahead in blocks, whose length depends on the shape requested but not on S.

@@ -537,9 +537,9 @@ class Watched:
         again and again in a separate thread; other calls wait only while the tables are made.
 
         Args:
-            path: of the file, which is replaced.
-            title: of the page; default: the policy and its choices.
-            level: of the intervals of beliefs, in (0, 1); lifts over a control have 95 %.
+            path: the file to write; an existing one is replaced.
+            title: title of the page; default: the policy and its choices.
+            level: level of the intervals of beliefs, in (0, 1); those of lifts over a control have 95 %.
             refresh: seconds after which an open page is loaded again, an integer >= 1; None: never.
             replicate: which one to show, if there are several.
 

@@ -30,7 +30,7 @@ class PointSearch:
         num_restarts: local searches per replicate, warm starts included; at least one more than the warm starts.
         raw_samples: Sobol points evaluated to find starts.
         warm_start: whether a search also starts at the previous step's optimum.
-        options: of ``optimize_acqf``, such as ``{"maxiter": 50, "factr": 1e10}``.
+        options: options of ``optimize_acqf``, such as ``{"maxiter": 50, "factr": 1e10}``.
         initial: number of Sobol points played first, whatever the acquisition: a design to learn hyperparameters from.
 
     Raises ValueError unless ``num_restarts`` and ``raw_samples`` are integers >= 1, with ``raw_samples`` >=
@@ -94,7 +94,7 @@ class PointSearch:
         Args:
             acquisition: over a model of batch shape (S,), or () for S = 1; values ``t_batch x S`` of inputs
                 ``t_batch x S x 1 x D``, or ``t_batch`` of ``t_batch x 1 x D``.
-            domain: of x, its d columns.
+            domain: the domain of x, its d columns.
             replicates: S.
             time: value of the last input column, a fixed feature; None if inputs have no such column.
             starts: (S, w, d) warm starts; those outside the domain are ignored.

@@ -362,9 +362,9 @@ def compare(
         histories: by policy; ``random`` is not compared.
         random: (R, T) expected regret of drawing arms at random.
         build: builds a policy from its name, a problem and the number of steps.
-        seed: of the noise in the plays from several starts.
+        seed: seed of the noise in the plays from several starts.
         earned: what the policies earned; None: no sentence about it.
-        capture: of the plays from several starts, as for ``run``.
+        capture: as for ``run``, in the plays from several starts.
     """
     raced = [name for name in histories if name != "random"]
     first = next(iter(histories.values()))

@@ -138,7 +138,7 @@ class Earned:
         bandwidth: with which a table was smoothed for ``attainable``; None for a simulation.
         maximum: total of the largest reward of each step; for a table, noise included.
         ratio: whether percentages of rewards make sense: rewards of a table, none of them negative.
-        unit: of ``bandwidth``.
+        unit: unit of ``bandwidth``.
         freedom: degrees of freedom of the intervals: for a simulation, one less than replicates; None for a table.
     """
 

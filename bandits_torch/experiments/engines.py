@@ -45,7 +45,7 @@ class Block:
         replicates: how many there are, >= 1.
         horizon: number of steps of each, >= 1.
         first_replicate: number of the first, >= 0.
-        seed: of all random numbers, >= 0.
+        seed: seed of all random numbers, >= 0.
 
     Raises ValueError for numbers out of range.
     """

@@ -94,7 +94,7 @@ def sweep(
         replicates: S of each policy on each problem.
         block: replicates per cell of the sweep; None: all. A window that a recipe takes from the problem's variation
             budget is averaged over a cell, so it depends on this.
-        seed: of all random numbers.
+        seed: seed of all random numbers.
         engine: ``"local"`` for this process, ``"processes"`` for processes of this machine, or ``"ray"``. Results are
             the same bit for bit, except times.
         threads: torch threads per cell with any engine; results with another number may differ in the last bits.
@@ -277,7 +277,7 @@ def play_starts(
         problem: its first T steps are cut into stretches (``starts_of``).
         policies: by name, each a function of a problem and its number of steps that builds the policy.
         horizon: T.
-        seed: of the noise; start k = 0, 1, ... plays with ``seed`` + k.
+        seed: seed of the noise; start k = 0, 1, ... plays with ``seed`` + k.
         progress: show a bar for each play.
         capture: as for ``run``.
 

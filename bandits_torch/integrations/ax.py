@@ -49,7 +49,7 @@ class BanditNode(ExternalGenerationNode):
         time: ``"number"``, the index of a trial; or ``"clock"``, its start in seconds, or else its creation. The next
             trial is then chosen for the present.
         seed: seed of all random numbers.
-        name, transition_criteria: of ``GenerationNode``.
+        name, transition_criteria: see ``GenerationNode``.
 
     Cost: a step of the policy for each arm learned and each pending arm.
 

@@ -63,7 +63,7 @@ class TimeVaryingUCBGenerator(Generator):
             in Xopt's generators. None: no limit. The first shot has no limit.
         move_price: price of a move of a variable across its whole range, in units of the objective
             (``CostlyMoves``). Not with constraints, because staying at the previous shot may break them by now.
-        capacity, options: of ``auto_over_points``; ``options`` such as ``{"refine_every": 10}``.
+        capacity, options: see ``auto_over_points``; ``options`` such as ``{"refine_every": 10}``.
         seed: seed of all random numbers.
         state: the learned state, in Xopt's YAML: after a reload the generator continues with the same bits.
 

@@ -307,7 +307,7 @@ class MaternTimeKernel(StateSpaceTimeKernel, MaternKernel):
         lengthscale: > 0, in units of time: a number, a tensor that broadcasts to ``batch_shape``, or one of shape
             ``batch_shape x 1 x 1``.
         nu: 0.5, 1.5 or 2.5.
-        lengthscale_prior, lengthscale_constraint, batch_shape, active_dims: of ``gpytorch.kernels.MaternKernel``.
+        lengthscale_prior, lengthscale_constraint, batch_shape, active_dims: see ``gpytorch.kernels.MaternKernel``.
 
     Raises ValueError for another ``nu``, and a length-scale that is not finite and > 0. Source: Hartikainen & Sarkka
     2010, section 4; Rasmussen & Williams 2006, equation 4.17.
@@ -353,7 +353,7 @@ class PeriodicTimeKernel(StateSpaceTimeKernel, PeriodicKernel):
             exact, and its state has as many harmonics as ``tolerance`` needs (lengthscale 1: 11; 0.1: 26).
         tolerance: > 0, the largest error of a covariance of the state if ``order`` is None.
         period_length_prior, period_length_constraint, lengthscale_prior, lengthscale_constraint: GPyTorch's.
-        batch_shape, active_dims: of ``gpytorch.kernels.PeriodicKernel``.
+        batch_shape, active_dims: see ``gpytorch.kernels.PeriodicKernel``.
 
     Raises ValueError for parameters that are not finite and > 0 and an ``order`` that is not an integer >= 0. Source:
     Solin & Sarkka 2014, Explicit link between periodic covariance functions and state space models.
@@ -433,10 +433,10 @@ class QuasiPeriodicKernel(ProductOfTimeKernels):
     """A cycle that changes slowly: ``PeriodicTimeKernel`` times ``MaternTimeKernel``.
 
     Args:
-        period_length, lengthscale, order, tolerance: of the cycle, see ``PeriodicTimeKernel``.
+        period_length, lengthscale, order, tolerance: for the cycle, see ``PeriodicTimeKernel``.
         memory: length-scale of the Matern part, > 0, in units of time: about how long a cycle keeps its shape.
-        nu: of the Matern part; 0.5 has the smallest state, 1 + 2 J numbers.
-        batch_shape: of both parts.
+        nu: smoothness of the Matern part; 0.5 has the smallest state, 1 + 2 J numbers.
+        batch_shape: batch shape of both parts.
 
     Raises ValueError as its parts do. Source: Solin & Sarkka 2014, section 3.4.
     """

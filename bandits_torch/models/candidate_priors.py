@@ -188,7 +188,7 @@ def online_gp_over_priors(
     last input, and static priors forget at a rate of 1e-15.
 
     Args:
-        domain: of the points.
+        domain: where the points are.
         priors: P of them, with kernels over points and numbers as means.
         noise_variance: lambda of priors that have none, a number or (S,).
         replicates: S.

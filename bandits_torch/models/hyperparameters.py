@@ -299,7 +299,7 @@ def fit_hyperparameters(
         fit_hyperparameters(model, [0])  # do not call fit_gpytorch_mll
 
     Args:
-        model: of batch shape () or (S,) with a ``learnable`` kernel, or (S, P) with a ``StackedKernel`` of P.
+        model: has batch shape () or (S,) and a ``learnable`` kernel, or (S, P) and a ``StackedKernel`` of P.
         members: indices into the flattened batch.
         most: at most this many of the latest observations are used.
         data: for some members, kernel inputs (n, D) and rewards less ``mean_offsets`` (n,), to fit in place of the

@@ -17,10 +17,10 @@ class OutcomeConstraint:
     """A measured outcome g with low <= g(x, t) <= high. Its prior is a Gaussian process over the arms.
 
     Attributes:
-        name: of the outcome, other than ``"reward"``.
+        name: the outcome's name, other than ``"reward"``.
         low, high: limits in the unit of the outcome, at least one finite.
         kernel: prior covariance over the arms, static; None: the kernel of the reward.
-        noise_variance: of a measurement; None: the noise variance of the reward.
+        noise_variance: noise variance of a measurement; None: the noise variance of the reward.
         prior_mean: a number or (N,).
         forgetting_rate: epsilon of exponential forgetting, per unit of time; None: the rate of the reward; 0: no drift.
 

@@ -38,8 +38,8 @@ class ArmPolicy(Policy):
 
     Args:
         num_arms, replicates: N and S.
-        seed, first_replicate: of the random numbers, and the number of the first replicate.
-        device: of the returned arms and of the state. Rewards are learned in float64.
+        seed, first_replicate: the seed of the random numbers, and the number of the first replicate.
+        device: where the returned arms and the state are. Rewards are learned in float64.
 
     Attributes:
         state: what observations change.

@@ -87,7 +87,7 @@ class ModelAveraging(Policy):
             uncorrelated arms.
         look_again: c of ``LookingAgain``; not for an ``ArmGP``. 0: never; an arm that becomes best while neither it nor
             a correlated arm is played may then never be found.
-        at_once: of ``LookingAgain``.
+        at_once: see ``LookingAgain``.
         forgetting_rate: (P,) of the members, for the trace alone; default: those of the model.
         typical_gap: count time in typical gaps between observations (``TypicalClock``); False: in the model's unit.
 

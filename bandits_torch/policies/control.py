@@ -49,8 +49,8 @@ class ControlledPolicy(WrappingPolicy):
     Args:
         policy: over arms, with ``marginals`` and without contexts; it learns every reward.
         control: the arm, 0 to N - 1.
-        control_share: of the traffic, in (0, 1/2].
-        seed, first_replicate: of the random draws, which do not use the policy's streams.
+        control_share: the control's share of the traffic, in (0, 1/2].
+        seed, first_replicate: for the random draws, which do not use the policy's streams.
 
     Cost: ``marginals`` once a choice.
 

@@ -42,7 +42,7 @@ class DetectionAugmented(WrappingPolicy):
         horizon: T.
         noise_scale: R > 0, the sub-Gaussian scale of the noise, a number or (S,).
         watched: int64 (M,), different arms; None for all. Every change should show in the rewards of some of them.
-        delta: of the test; None for 1 / sqrt(T), at most 1/2.
+        delta: error probability of the test; None for 1 / sqrt(T), at most 1/2.
         exploration: in [0, 1]; None for sqrt(M ln T / T), at most 0.1.
 
     Each replicate restarts by itself. ``trace`` adds the number of ``restarts``. Pending pulls use up turns.
@@ -169,8 +169,8 @@ class MasterThresholds:
 
     Attributes:
         inflation: 6 (log2 T + 1) ln(T/delta) in theory.
-        rise: of test 1: by how much a copy's mean reward may exceed the smallest optimism; 9 in theory.
-        fall: of test 2: by how much the mean optimism may exceed the mean reward; 3 in theory.
+        rise: threshold of test 1: by how much a copy's mean reward may exceed the smallest optimism; 9 in theory.
+        fall: threshold of test 2: by how much the mean optimism may exceed the mean reward; 3 in theory.
         learnt: a copy of order m may start at random only if rho(2^m) <= ``learnt`` rho(1); 1 in theory: all may.
 
     Source: Wei & Luo 2021; Hong, Li & Tewari 2023, appendix E. Raises ValueError for a number that is not positive.
@@ -249,9 +249,9 @@ class Master(Policy):
         base: makes a fresh base policy of S replicates, such as an ``IndexPolicy``, that ``learns_where`` and whose
             acquisition draws no random numbers; its ``Choice.why["index"]`` is f~.
         rho: rho(t), the base's mean regret over t steps, non-increasing.
-        thresholds: of the tests.
+        thresholds: those of both tests.
         num_arms, replicates, seed, first_replicate: N, S, and the random schedule's numbers.
-        device: of the arms returned.
+        device: where the returned arms are.
 
     The active copies of a replicate are a stack: each ends before, or with, those below it. For each height in the
     stack there is one base policy of all replicates. Cost: one step of the base for each height at which any replicate

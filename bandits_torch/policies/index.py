@@ -41,7 +41,7 @@ class IndexPolicy(Policy):
         width: a ``Width``, evaluated at the step since the last restart.
         forgetting: the forgetting rule; default: keep all observations.
         search: how the acquisition is maximised over a domain.
-        seed: of the policy's random numbers (Thompson sampling, search over a domain).
+        seed: seed of the policy's random numbers (Thompson sampling, search over a domain).
         first_replicate: number of the first replicate, so that replicate k can be run alone.
 
     Ties between arms go to the smallest arm number. An arm whose index is NaN counts as one of index -inf; an arm that

@@ -361,8 +361,8 @@ class FirstRewards(HasState):
     Nothing is settled if no member is in the frame, or if the model cannot ``condition_mean``.
 
     Args:
-        model: of batch shape (S, P).
-        scale: of its members; ``learn_offset`` says which are in the frame.
+        model: has batch shape (S, P).
+        scale: scale of its members; ``learn_offset`` says which are in the frame.
         frame: origin and unit.
 
     Attributes:

@@ -41,7 +41,7 @@ class CostlyMoves(WrappingPolicy):
         policy: over arms, or over ``domain``. Limits suit every policy over a domain. A price needs beliefs
             (``marginals``) in units of reward: an ``IndexPolicy`` without context, ``auto``, or one around them, that
             does not need its own choices to be played (``needs_choices``).
-        domain: of the policy; None over arms.
+        domain: the policy's domain; None over arms.
         max_move: a share of each range, above 0, a number or (d,); infinity: no limit.
         move_price: in units of reward, a number >= 0; over a domain also (d,), one for each coordinate.
         start_at: where the setting is before the first step: an arm, or a point (d,).

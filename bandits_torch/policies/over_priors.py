@@ -50,12 +50,12 @@ class UnknownPriorPolicy(Policy):
     prior learns every reward.
 
     Args:
-        model: of batch shape (S, P), replicates and candidate priors: an ``ArmGP`` (``arm_gp_over_priors``), or an
+        model: has batch shape (S, P), replicates and candidate priors: an ``ArmGP`` (``arm_gp_over_priors``), or an
             ``OnlineGP`` (``online_gp_over_priors``) over the inputs of ``choices``.
         width: may differ between priors.
         choices: None for an ``ArmGP``; a ``Domain`` for an ``OnlineGP``.
-        search: of the search over a domain, see ``IndexPolicy``.
-        seed, first_replicate: of the search and of draws, see ``IndexPolicy``.
+        search: options of the search over a domain, see ``IndexPolicy``.
+        seed, first_replicate: for the search and for draws, see ``IndexPolicy``.
         draws: True to score arms by a draw f^p ~ GP(mu^p, k^p) under every prior p (Thompson sampling) in place of
             UCB. Only over arms.
 
@@ -437,7 +437,7 @@ class ShrinkingLengthScale(UnknownPriorPolicy):
     the true length-scale.
 
     Args:
-        model: of batch shape (S, P), member p with length-scale theta_0 / factors[p].
+        model: has batch shape (S, P), member p with length-scale theta_0 / factors[p].
         width: with a norm bound for each member.
         factors: P ascending numbers, the first 1.
         shrink: exponent of g, in (0, 1); after the largest factor the length-scale stays.

@@ -58,13 +58,13 @@ class PointAveraging(Policy):
         members: over the domain's box; S replicates.
         width: multiplies the mixture's standard deviation.
         ends: expected loss of a corner relative to the middle, in prior deviations; 0: none.
-        share, behind: of ``FixedShare``.
+        share, behind: see ``FixedShare``.
         search: how the acquisition is maximised; default: the first 2 (d + 1) points are of a Sobol sequence, and local
             searches end when a round gains less than 2e-6 of the bound.
         refine_every, refined, rounds: see above; ``refined`` 0: never.
         typical_gap: count time in typical gaps (``TypicalClock``); False: in its unit, from the first observation.
         look_again: c of ``LookingAtPoints``. 0: never; an optimum that rises unseen may then never be found.
-        seed: of the raw samples of a search.
+        seed: seed of the raw samples of a search.
 
     ``choose`` takes a ``Domain`` in place of a mask of arms: other bounds, constraints, or a context, for this step.
     An observation older than the latest is learned as if made now (with ``typical_gap`` False: at its own time).

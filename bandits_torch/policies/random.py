@@ -19,9 +19,9 @@ class RandomPolicy(Policy):
         choices: N, the number of arms, or their features (N, d); or a ``Domain``, whose points it draws, by rejection
             with at most 1 000 repetitions under inequality constraints.
         replicates: S.
-        seed: of the draws, an integer >= 0.
+        seed: seed of the draws, an integer >= 0.
         first_replicate: number of the first replicate, so that replicate k can be run alone.
-        device: of the arms returned; points are on the device of their domain.
+        device: where the returned arms are; points are on the device of their domain.
 
     Cost: O(S) a step, O(S N) with a mask. A mask is checked for an available arm unless it is the same tensor as in
     the step before; on a GPU that check waits for the device.

@@ -222,10 +222,10 @@ class SafePolicy(LimitedPolicy):
       with the widest bounds relative to the prior. No theorem bounds the regret of either under drift.
 
     Args:
-        model: of the reward, an ``ArmModel`` of batch shape () or (S,).
+        model: the model of the reward, an ``ArmModel`` of batch shape () or (S,).
         outcomes: models of the other measurements, by name, of the same arms and batch shape.
         limits: (low, high) of each outcome, by name, and of ``"reward"`` if it has limits.
-        width: of the reward's bounds that score arms.
+        width: width of the reward's bounds that score arms.
         safety_width: w_t; ``PosteriorSafetyWidth`` states the theorem.
         safe_arms: (N,) or (S, N) booleans, an initial safe set S_0.
         trust: when S_0 is part of S_t: ``"start"``, before the first reward; ``"always"``, because it is known to be
@@ -388,7 +388,7 @@ class SafePointPolicy(LimitedPolicy):
     limits. ``PosteriorSafetyWidth`` holds for the point played, because that is a function of the data.
 
     Args:
-        model: of the reward, an ``OnlineGP`` of batch shape () or (S,) over d inputs, or d + 1 with time the last.
+        model: model of the reward, an ``OnlineGP`` of batch shape () or (S,) over d inputs, or d + 1 with time last.
         outcomes: models of the other measurements, by name, of the same kind.
         domain: where points are played.
         limits, width, safety_width, trust: see ``SafePolicy``.
@@ -399,7 +399,7 @@ class SafePointPolicy(LimitedPolicy):
         forgetting: rules of the models (``StaleObservations``) by the outcome's name, or ``"reward"``; default: none.
         raw_samples: Sobol points tried at each step.
         search: one that rounds points, if not every point may be played (``MixedSearch``); only its rounding is used.
-        seed: of the points tried; replicates share it.
+        seed: seed of the points tried; replicates share it.
 
     Cost: predictions of all models at about ``raw_samples`` + k + 280 points, O(n^2) each. In ``trace`` ``safe`` is
     the share of Sobol points within the limits.

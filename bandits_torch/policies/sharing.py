@@ -36,7 +36,7 @@ class FixedShare(Described, HasState):
         replicates: S.
         share: a, in [0, 1).
         behind: nats; infinity: no member is ever reset.
-        memory: of the score, in [0, 1).
+        memory: discount of the score, in [0, 1).
         at_once: nats; if it is less than ``behind``, one observation alone resets no member.
 
     Attributes:

@@ -262,7 +262,7 @@ class DynamicAckley(_OfAnyDimension):
 
     Args:
         dim: d, coordinates of a point.
-        options: of ``DynamicFunction``.
+        options: options of ``DynamicFunction``.
     """
 
     function = Ackley

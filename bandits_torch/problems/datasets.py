@@ -264,8 +264,8 @@ class IntelTemperaturePriors(IntelTemperature):
 
     Args:
         data, day, filled: as for ``IntelTemperature``.
-        shrinkage: of the covariances, ``"auto"`` or a number in [0, 1].
-        noise_scale: of the rewards, in degrees C; None: the R that policies know.
+        shrinkage: shrinkage of the covariances, ``"auto"`` or a number in [0, 1].
+        noise_scale: noise of the rewards, in degrees C; None: the R that policies know.
         prior_mean, options: as for ``Replay``.
     """
 
@@ -328,7 +328,7 @@ class RegressionTable(StationaryProblem):
         data: path of a CSV or Parquet file with a header, or of an NPZ file with arrays ``X`` (N, d) and ``y`` (N,).
         target: the column to maximise; None: the last. Not used for NPZ.
         noise_scale: R, standard deviation of the noise added to the standardised target.
-        lengthscale: of the kernel, in standardised units; None: the median distance between rows (at most 1 000).
+        lengthscale: the kernel's, in standardised units; None: the median distance between rows (at most 1 000).
         replicates: number of runs on the same table.
 
     Raises ValueError for a table with fewer than two complete rows, ``replicates`` below 1 and a negative

@@ -38,7 +38,7 @@ class Diagnosis:
         rows, arms: T and N.
         values: ``"0/1"``, ``"counts"``, ``"numbers"`` or ``"none"``.
         missing: share of the rewards, in [0, 1].
-        unit: of the times: ``"rows"``, ``"seconds"``, or ``"times"`` for numbers in an unknown unit.
+        unit: unit of the times: ``"rows"``, ``"seconds"``, or ``"times"`` for numbers in an unknown unit.
         gap: median time between neighbouring rows.
         irregular: share of gaps that differ from it by more than a tenth.
         noise: standard deviation, over all arms, of the part of rewards that neighbouring rows do not share.
@@ -62,7 +62,7 @@ class Diagnosis:
             (``smoothing.best_smoothed``).
         moving_interval: 90 % interval of the mean of what these arms paid minus ``best_fixed``. ``best_moving`` minus
             ``best_fixed`` need not be its middle.
-        bandwidth: of the smoothing, in units of the times; None: all rows have the same weight.
+        bandwidth: width of the smoothing, in units of the times; None: all rows have the same weight.
     """
 
     rows: int

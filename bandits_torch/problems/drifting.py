@@ -164,7 +164,7 @@ class DriftingCosine(SimulatedProblem):
         horizon: T.
         num_arms, dim: N, d.
         layout: ``"sphere"`` as in the paper, or ``"uniform"`` or ``"grid"`` in [0, 1]^d.
-        lengthscale: of the known kernel; None: sqrt(d)/3.
+        lengthscale: length-scale of the known kernel; None: sqrt(d)/3.
         noise_scale: R.
         stationary: keep the phase at 0 (appendix J.2).
         replicates, seed, first_replicate: as for ``GPDraws``; every replicate has its own theta.
@@ -286,7 +286,7 @@ class MovingPeaks(SimulatedProblem):
         height_severity, width_severity: standard deviations of the moves of heights (rewards) and widths
             (rewards per side of the domain).
         noise_scale: R.
-        kernel, lengthscale, nu: of the known kernel.
+        kernel, lengthscale, nu: the known kernel, as for ``GPDraws``.
         num_arms, dim, layout, replicates, seed, first_replicate: as for ``GPDraws``, without ``"sphere"``.
 
     Raises ValueError unless 0 <= ``shift`` < 1, counts are integers >= 1, severities and ``noise_scale`` >= 0, and

@@ -327,7 +327,7 @@ def make(
         name: a key of ``PROBLEMS``.
         replicates: number of reward functions (for real data: of runs on the table) in the batch.
         horizon: number of steps; None: the problem's default. Problems without this parameter ignore it.
-        seed: of all random numbers of the problem.
+        seed: seed of all random numbers of the problem.
         data: file (or its folder) of a problem that replays real data.
         options: arguments of the problem (``options_of``).
 

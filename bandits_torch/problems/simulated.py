@@ -57,7 +57,7 @@ def place_arms(layout: str, num_arms: int, dim: int, seed: int) -> Tensor:
     Args:
         layout: ``"uniform"``: random on [0, 1]^dim; ``"grid"``: an even grid of [0, 1]^dim, for which
             ``num_arms`` must be a whole number to the power ``dim``; ``"sphere"``: random on the unit sphere.
-        seed: of random layouts; reward functions are drawn independently of them.
+        seed: seed of random layouts; reward functions are drawn independently of them.
     """
     validation.one_of("layout", layout, *_LAYOUTS)
     validation.positive_integer("num_arms", num_arms)
@@ -185,7 +185,7 @@ class GPDraws(StationaryProblem):
 
     Args:
         kernel: ``"se"`` or ``"matern"``, with smoothness ``nu``.
-        lengthscale: of the kernel, in units of the arms' features.
+        lengthscale: length-scale of the kernel, in units of the arms' features.
         num_arms, dim, layout: N, d and the placement of the arms (see ``place_arms``).
         noise_scale: R; None: R^2 = 1 % of each function's range (max - min).
         replicates, seed, first_replicate: a seed gives replicate ``first_replicate + k`` always the same
@@ -317,9 +317,9 @@ class StandardFunction(StationaryProblem):
         num_arms: N; None: 100 d.
         scale: ``"standardise"``: mean 0 and standard deviation 1 over the arms; ``"range"``: from 0 to 1.
         noise_scale: R; None: R^2 = 1 % of the range (of the scaled rewards).
-        kernel, lengthscale, nu: of the known kernel.
+        kernel, lengthscale, nu: the known kernel, as for ``GPDraws``.
         replicates: all have the same function and arms, and independent noise.
-        seed: of the points.
+        seed: seed of the points.
 
     Raises ValueError for another ``scale``, fewer than 2 arms, and ``replicates`` below 1.
     """

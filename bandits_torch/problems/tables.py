@@ -401,7 +401,7 @@ def read_table(
         header: whether the first row of a CSV holds names; None: yes, but a row that could be numbers is refused.
         separator: between the cells of a CSV; None: comma, semicolon, tab or bar, whichever splits all lines alike.
         decimal: "." or ","; None: inferred from the numbers.
-        encoding: of a CSV; None: UTF-16 with its byte order mark, else UTF-8.
+        encoding: encoding of a CSV; None: UTF-16 with its byte order mark, else UTF-8.
 
     Raises:
         ValueError: no such file, unknown suffix, unreadable file, no rows, fewer than two arms, two arms of

@@ -75,8 +75,8 @@ def auto_over_points(
             length-scales; later all members adapt theirs.
         noise_variance: only with ``kernel``. The second half begins with it, divided by the kernel's variance.
         replicates: S.
-        width, search, seed: of ``PointAveraging``.
-        capacity: of ``PointMembers``.
+        width, search, seed: see ``PointAveraging``.
+        capacity: see ``PointMembers``.
         kind: the class of the policy, ``PointAveraging`` or a subclass.
         options: further arguments of ``PointAveraging``.
 
@@ -255,13 +255,13 @@ def auto(
         control_share: in (0, 1/2].
         width: multiplies the mixture's standard deviation. None: 1.25; with a kernel or history 2 at every tenth
             choice; over a ``Domain`` and under contexts that are not listed 1.
-        share, behind: of ``FixedShare``.
+        share, behind: see ``FixedShare``.
         look_again: c of ``ModelAveraging``. None: 7, but 8.5 with features and no kernel or history, and 14 with a
             kernel that relates arms (a squared correlation of 1/2 or more), then with at most six looks within
             c sqrt(t + 300) steps. Over a ``Domain``: c of ``PointAveraging``, None for 7. 0: never.
-        max_move, move_price, start_at: of ``CostlyMoves``, which wraps the policy if any of them is given: how far a
+        max_move, move_price, start_at: see ``CostlyMoves``, which wraps the policy if any of them is given: how far a
             setting of a ``Domain`` may move in a step, as a share of its range; the price of a move or switch of arms.
-        plausible: of ``ModelAveraging``; not for a ``Domain``, which has no such checks.
+        plausible: see ``ModelAveraging``; not for a ``Domain``, which has no such checks.
         search, seed: how a ``Domain`` is searched (``auto_over_points``, which says how it uses a ``kernel``).
 
     Members: up to 500 arms P = 21 (without features) to 129, with cycles up to 213 for one period; above 500 arms about

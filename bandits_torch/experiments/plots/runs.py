@@ -58,7 +58,7 @@ def plot_arms(
     """The arm pulled at each step of one replicate, as dots, with the best arm as a line.
 
     Args:
-        history: of one run.
+        history: the record of one run.
         ax: axes to draw on; None: a new figure.
         replicate: its row in the history, from 0.
         best: (R, T) or (T,) index of the best arm at each step (``best_arms``), one row for each replicate or one for
@@ -120,10 +120,10 @@ def plot_pulls(
     """The share of each arm in the pulls of each stretch of steps, as a shade, and a bar at the arm best most often.
 
     Args:
-        history: of a run over arms; shares are over the steps of a stretch and the replicates.
+        history: the record of a run over arms; shares are over the steps of a stretch and the replicates.
         best: (R, T) index of the best arm at each step (``best_arms``), with R = 1 or the history's replicates.
         ax: axes to draw on; None: a new figure.
-        names: of the N arms, shown literally; None: their numbers.
+        names: names of the N arms, shown literally; None: their numbers.
         most: the largest number of arms shown: those pulled or best most often.
         columns: the largest number of stretches.
 
@@ -318,7 +318,7 @@ def plot_posterior(
     The given policy stays unchanged.
 
     Args:
-        history: of the run.
+        history: the record of the run.
         policy: the index policy that played it, or one with the same prior; or a model, which then forgets nothing.
             It has as many replicates as the history, or one.
         steps: one step, or several in ascending order, with a colour each. The posterior is at the time of the step.
@@ -477,7 +477,7 @@ def plot_priors(histories: Mapping[str, History], names: Sequence[str] | None = 
 
     Args:
         histories: by policy; those whose trace has no ``prior`` are left out.
-        names: of the P priors; None: their numbers, up to the largest played.
+        names: names of the P priors; None: their numbers, up to the largest played.
 
     Left: the share of replicates that played each prior, by step; if the trace has ``surviving``, a line on the right
     axis shows the mean number of surviving priors. Right: the share in all steps and replicates. Returns a figure that
@@ -513,10 +513,10 @@ def plot_surviving_priors(
     """In how many replicates each candidate prior survives, by step.
 
     Args:
-        history: of a policy that drops priors (``PriorElimination``): its trace has ``dropped``, the prior dropped at a
+        history: from a policy that drops priors (``PriorElimination``): its trace has ``dropped``, the one dropped at a
             step (-1: none), and ``surviving``, the number left.
         ax: axes to draw on; None: a new figure.
-        names: of the P priors; None: their numbers.
+        names: names of the P priors; None: their numbers.
 
     Raises ValueError for a history without that trace, and for a number of names other than P.
     """

@@ -224,7 +224,7 @@ class ArmGP(ArmModel):
             where: booleans of ``batch_shape``.
             late: accept a time before the latest observation. The model then learns all observations again, in order
                 of time, and ``forget`` removes the oldest by time.
-            noise_variance: of these rewards alone, in place of the model's; numbers that broadcast to ``batch_shape``.
+            noise_variance: for these rewards only, instead of the model's; numbers that broadcast to ``batch_shape``.
                 Only the covariance form supports it (``form="auto"`` changes to that), without ``where``. A model with
                 such rewards cannot ``forget``.
 
@@ -453,7 +453,7 @@ class ArmGP(ArmModel):
 
         Args:
             arms: features of the new arms, ``(n, d)``.
-            prior_mean: of the new arms, a number or ``(*batch, n)``. Default: the mean that the present arms share.
+            prior_mean: for the new arms, a number or ``(*batch, n)``. Default: the mean that the old arms share.
 
         Cost: a step for every observation held. Raises ValueError for a covariance by index, which lacks the new arms:
         build a model with the larger matrix and observe again.

@@ -42,7 +42,7 @@ class CyclicMembers(RecursiveMembers):
     Args:
         arms, covariances, kernel, noise_variance, prior_mean, replicates: as for ``ArmMembers``.
         forgetting_rate: (P,) eps in [0, 1), per unit of t.
-        periods: of the cycles, in units of u; finite and > 0.
+        periods: periods of the cycles, in units of u; finite and > 0.
         harmonics: for each period, the number of harmonics h = 1, 2, ...
         profile: (P, 2 J, N) or (2 J, N), a_1, b_1, a_2, b_2, ..., period after period; 0: none.
         share: v in [0, 1), (P,) or a number.

@@ -59,7 +59,7 @@ class OnlineGP(OnlineModel):
         prior_mean: m, a number or a ``gpytorch.means.Mean``.
         input_dim: d, the number of input columns, including time if the kernel has it.
         batch_shape: shape of a batch of models (replicates, priors).
-        dtype, device: of the data and the hyperparameters. With a kernel over time (``SpatioTemporalKernel``), or over
+        dtype, device: for the data and the hyperparameters. With a kernel over time (``SpatioTemporalKernel``), or over
             periods (``PeriodKernel``), inputs, kernel and prior mean are always in float64, because float32 cannot
             resolve clocks of 1e9 seconds: give X in float64.
 

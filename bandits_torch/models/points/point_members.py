@@ -281,7 +281,7 @@ class WideningMembers(PointMembers):
 
     Args:
         known: (d,) booleans, the inputs whose ``bounds`` are known; the bounds of others are ignored.
-        bounds and others: of ``PointMembers``.
+        bounds and others: see ``PointMembers``.
 
     Attributes:
         low, high: (S, 1, d), the present box; infinite before the first observation of an input.

@@ -44,7 +44,7 @@ class SketchedGP(ArmModel):
             for ``chunk_size`` arms at a time.
         batch_shape: replicates.
         dtype, device: default to those of ``arms`` (float64 on the CPU if ``arms`` is a number).
-        seed, first_replicate: of the random numbers for dictionaries. A replicate draws the same alone as in a batch.
+        seed, first_replicate: for drawing dictionaries. A replicate draws the same alone as in a batch.
 
     Cost of a step: see ``Sketch``. Replicates advance one after the other, because their dictionaries differ in size.
 

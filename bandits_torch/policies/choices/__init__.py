@@ -45,7 +45,7 @@ def choices_over(
         model: over arms, or over any inputs.
         choices: None for a model over arms, such as ``ArmGP``; features ``(N, d)`` of arms, or a ``Domain``, for any
             other model.
-        search, seed, first_replicate: of ``ModelPoints``, for a domain.
+        search, seed, first_replicate: see ``ModelPoints``; for a domain.
 
     Raises ValueError for choices that do not fit the model, and a ``search`` without a domain.
     """

@@ -32,7 +32,7 @@ class Arms(Choices):
     Args:
         num_arms: N.
         replicates: S.
-        dtype: of computations with rewards; None: that of the rewards.
+        dtype: dtype of computations with rewards; None: the rewards' own.
 
     Raises ValueError unless N and S are integers >= 1.
     """

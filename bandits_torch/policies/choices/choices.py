@@ -96,7 +96,7 @@ class ModelChoices(Choices, HasState):
     ``arm`` is a choice of every replicate, (S,) or (S, d), here and in subclasses. The caller checks it.
 
     Attributes:
-        model: of batch shape (), (S,), or (S, ...) with candidate priors after the replicates.
+        model: has batch shape (), (S,), or (S, ...) with candidate priors after the replicates.
         conditions: whether the model conditions on pending choices. False: these only advance counters.
         given: the argument ``choices`` with which ``choices_over`` makes such choices for another model.
     """

@@ -75,9 +75,9 @@ class ModelPoints(Points, ModelChoices):
 
     Args:
         model: over d inputs, or d + 1 with time last; batch shape (), (S,), or (S, P) with candidate priors.
-        domain: of dimension d.
+        domain: a domain of dimension d.
         search: how an acquisition is maximised.
-        seed: of the raw samples of a search, which differ between steps and are the same in every replicate.
+        seed: seed of the raw samples of a search, which differ between steps and are the same in every replicate.
         first_replicate: number of the first replicate, for ``StepContext.seeds``.
 
     It stores the number of steps and the latest points, at which the next search also starts.

@@ -229,7 +229,7 @@ class GLRKLUCB(MeansPolicy):
 
     Args:
         horizon: T.
-        delta: of the test; None for 1 / sqrt(T), at most 1/2.
+        delta: error probability of the test; None for 1 / sqrt(T), at most 1/2.
         exploration: in [0, 1]; None for the paper's sqrt(N ln T / T), at most 0.1: if N ln T is not much smaller than
             T, the paper's value would play the arms in turn for ever.
         restarts: ``"local"``: only the arm is forgotten; ``"global"``: all arms are.

@@ -115,7 +115,7 @@ class CalibratedOPKB(Policy):
         model: an ``ArmGP`` of batch shape (S,) that does not drift.
         run_length: a lower bound on the mean number of steps between false alarms, if the model is correct.
         price, width, first, growth, design: see above; the defaults rarely need a change.
-        seed, first_replicate: of the arms drawn.
+        seed, first_replicate: seed of the draws of arms, and the number of the first replicate.
 
     Cost: that of the model, and a convex program of O(N^3) per block and replicate.
 

@@ -328,7 +328,7 @@ class OPKB(Policy):
         features: the feature source; sizes S and N come from it.
         horizon: T.
         constants: see ``Constants``.
-        seed, first_replicate: of the arms drawn and of random schedules.
+        seed, first_replicate: for drawing arms and random schedules.
     """
 
     restarts_with_arms = "its strategies are designs over all arms"
