@@ -501,7 +501,7 @@ class AskTell(Watched, Described):
         """Remove open questions, asked ``before`` a time (infinity: all) or with these numbers; returns how many.
 
         They no longer count as pending. Raises ValueError, with nothing changed, for both arguments or neither, a time
-        of another kind than those of questions, and a number that was never asked.
+        of a different kind from those of questions, and a number that was never asked.
         """
         either = (before is None) != (ids is None)
         validation.require(

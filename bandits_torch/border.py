@@ -101,7 +101,7 @@ class Times:
             name such as "Europe/Berlin", or an offset such as "+01:00".
         reason: why times must be of this kind, for messages.
 
-    Raises ValueError for another unit.
+    Raises ValueError for any other unit.
     """
 
     def __init__(self, time_unit: str) -> None:
@@ -111,7 +111,7 @@ class Times:
 
     def read(self, name: str, value: Any) -> tuple[float, str]:
         """The number of a time, and the value of ``zone`` once the time is accepted; changes nothing. Raises ValueError
-        for a time of another kind than those before."""
+        for a time of a different kind from those before."""
         moment = self._moment(name, value)
         if isinstance(value, np.integer | np.floating) and not isinstance(value, np.timedelta64):
             value = value.item()

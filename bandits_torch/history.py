@@ -51,7 +51,7 @@ class History:
         trace: values that policy and problem reported at each step, by name, (S, T) or (T,); NaN if none was reported.
         meta: plain values: names of policy and problem, seed, device, versions, wall_seconds.
 
-    Raises ValueError for a tensor of another shape, and for a name in ``trace`` that is one of ``COLUMNS``.
+    Raises ValueError for a tensor of the wrong shape, and for a name in ``trace`` that is one of ``COLUMNS``.
     """
 
     arms: Tensor

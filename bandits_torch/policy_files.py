@@ -54,7 +54,7 @@ def save_policy(path: str | os.PathLike[str], policy: Stateful, *, overwrite: bo
         policy: to save.
         overwrite: replace any existing file.
 
-    Raises ValueError, with nothing written, for a stale save and a file of another kind; TypeError for a policy
+    Raises ValueError, with nothing written, for a stale save and a file of the wrong kind; TypeError for a policy
     whose state holds more than tensors and plain values.
     """
     _check_stateful(policy)
@@ -120,8 +120,8 @@ def load_policy(path: str | os.PathLike[str], policy: Stateful, *, on_difference
             rebuilt with all its parts and continues exactly as the saved one; references to its former parts become
             invalid.
 
-    Raises FileNotFoundError, and ValueError for a file that is damaged, of another kind or format, or of a policy that
-    differs; the policy then stays unchanged. Warns if package versions or the number of threads differ.
+    Raises FileNotFoundError, and ValueError for a file that is damaged, of the wrong kind or format, or of a policy
+    that differs; the policy then stays unchanged. Warns if package versions or the number of threads differ.
     """
     known = on_difference in ("error", "file")
     validation.require(known, "on_difference", on_difference, "'error' or 'file'")

@@ -55,7 +55,7 @@ def write_state(path: str | os.PathLike[str], kind: str, header: Mapping[str, An
 def read_state(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], Any]:
     """Header and state of a file that ``write_state`` wrote. Tensors return to the device they were on.
 
-    Raises FileNotFoundError, and ValueError for a file that is truncated, damaged, or of another kind or format
+    Raises FileNotFoundError, and ValueError for a file that is truncated, damaged, or of the wrong kind or format
     version, and for tensors of a device that is missing.
     """
     name, (header, arrays) = os.fspath(path), read_archive(path, kind, FORMAT)

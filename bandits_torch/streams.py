@@ -115,7 +115,7 @@ class ReplicateStreams:
         return {"generators": self._states(), "blocks": blocks}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from ``state``. Raises ValueError for another number of replicates."""
+        """Continue from ``state``. Raises ValueError for any other number of replicates."""
         count = len(state["generators"])
         expected = f"{self.replicates} replicates"
         validation.require(count == self.replicates, "state['generators']", count, expected)

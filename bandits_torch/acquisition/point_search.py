@@ -280,7 +280,7 @@ class GridSearch(PointSearch):
         return replace(self, step=step)
 
     def check(self, domain: Domain) -> None:
-        """Raise ValueError for a domain with constraints, of another dimension, or with too large a D_T."""
+        """Raise ValueError for a domain with constraints, of the wrong dimension, or with too large a D_T."""
         validation.require(domain.bounds.dim() == 2, "bounds", domain.bounds, "(2, d) with a grid")
         none = not domain.inequality_constraints
         validation.require(none, "inequality_constraints", domain.inequality_constraints, "none with a grid")

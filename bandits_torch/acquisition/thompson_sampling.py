@@ -98,7 +98,7 @@ class ThompsonSampling(IndependentDraws):
     with each observation (``joint_root``). Any other model needs a Cholesky factor of the N x N posterior covariance,
     O(N^3), with a jitter of 1e-12 (float32: 1e-6) of the largest variance, or more if the factorisation fails.
 
-    Raises ValueError for ``base_samples`` of another shape, and for superfluous or missing ``choices``.
+    Raises ValueError for ``base_samples`` of the wrong shape, and for superfluous or missing ``choices``.
     """
 
     def __init__(
@@ -203,7 +203,7 @@ class PredictiveSampling(Described):
 
     Cost: O(N^3) once for the eigenvectors of each K, and O(N^3) per batch member and draw. Source: Liu, Van Roy & Xu
     2022 (arXiv 2205.01970), whose abstract and introduction were read; the derivation is this package's, and no theorem
-    is claimed. Raises ValueError for a model of another kind, and ``interval`` <= 0.
+    is claimed. Raises ValueError for a model of the wrong kind, and ``interval`` <= 0.
     """
 
     is_draw = True  # see ``IndependentDraws``
@@ -494,7 +494,7 @@ class PathwisePointDraw(IndependentDraws):
 
     Cost: with n observations, O(n^3 + n^2 features) per draw and O(n + features) per evaluated point.
 
-    Raises ValueError for a model or kernel of another kind, and arguments that do not fit it.
+    Raises ValueError for a model or kernel of the wrong kind, and arguments that do not fit it.
     """
 
     def __init__(

@@ -47,8 +47,8 @@ class UpperConfidenceBound(AcquisitionFunction):
     2014, section 3.2), nor does the width (see ``GPBUCBWidth``). ``qUpperConfidenceBound`` optimises q > 1 points
     jointly (``optimize_acqf`` without ``sequential``, ``optimize_acqf_mixed``).
 
-    Raises ValueError for a ``model`` that is not a BoTorch model, a ``width`` that is negative or of another shape, and
-    X with q > 1.
+    Raises ValueError for a ``model`` that is not a BoTorch model, a ``width`` that is negative or of the wrong shape,
+    and X with q > 1.
     """
 
     width: Tensor
@@ -145,7 +145,7 @@ class qUpperConfidenceBound(acquisition.qUpperConfidenceBound):  # named as in B
     Called with X, ``t_batch x q x d``, it returns ``t_batch`` values in units of reward. Source: Wilson et al. 2017,
     The reparameterization trick for acquisition functions, appendix A.
 
-    Raises ValueError for a ``model`` that is not a BoTorch model and a ``width`` that is negative or of another shape.
+    Raises ValueError for a ``model`` that is not a BoTorch model, and a negative or misshapen ``width``.
     """
 
     def __init__(
@@ -252,8 +252,8 @@ class DualMixtureBound(AcquisitionFunction):
         model: an ``ArmGP`` that does not drift.
         bound: a ``DualMixtureWidth``.
 
-    Cost: that of ``DualMixtureWidth``. Raises ValueError for a ``bound`` of another kind, and a ``model`` that it does
-    not support.
+    Cost: that of ``DualMixtureWidth``. Raises ValueError for a ``bound`` of the wrong kind, and a ``model`` that it
+    does not support.
     """
 
     X_pending: Any = None  # a tensor or None; BoTorch declares a tensor

@@ -437,7 +437,7 @@ class AveragingSteps(CapturedSteps):
     Args:
         policy: a ``ModelAveraging`` over ``ArmMembers``, ``SmoothMembers`` or ``StackedMembers`` of these.
 
-    Raises NotCaptured, a ValueError, for another model, cycles and a control.
+    Raises NotCaptured, a ValueError, for any other model, cycles and a control.
     """
 
     faster_in_plain_calls = False

@@ -46,7 +46,7 @@ class Race:
 
     @staticmethod
     def of(settings: Mapping[str, Any]) -> Race:
-        """The race of a ``run.json``. Raises ValueError if a setting is missing or of another type."""
+        """The race of a ``run.json``. Raises ValueError if a setting is missing or of the wrong type."""
         settings = {"capture": False} | dict(settings)  # as races were played before they had this
         names = [field.name for field in fields(Race)]
         wrong = [name for name in (*names, "data_sha256") if name not in settings]

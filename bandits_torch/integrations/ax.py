@@ -53,7 +53,7 @@ class BanditNode(ExternalGenerationNode):
 
     Cost: a step of the policy for each arm learned and each pending arm.
 
-    Raises ValueError for arguments of another type, and while generating for several objectives, constraints on
+    Raises ValueError for arguments of the wrong type, and while generating for several objectives, constraints on
     outcomes or parameters, and parameters that depend on others.
     """
 

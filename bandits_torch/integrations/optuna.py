@@ -52,7 +52,7 @@ class BanditSampler(BaseSampler):
 
     Cost: a step of the policy for each trial learned and each one pending; all again when the parameters change.
 
-    Raises ValueError for arguments of another type, and while sampling for several objectives and for constraints.
+    Raises ValueError for arguments of the wrong type, and while sampling for several objectives and for constraints.
     """
 
     def __init__(

@@ -144,7 +144,7 @@ class Population:
     Larger scores are better. Source: Parker-Holder, Nguyen & Roberts 2020 (PB2), with another model, acquisition and
     target. No theorem bounds its regret. Cost of a proposal: O(n^3) in the gains held, tens of milliseconds.
 
-    Raises ValueError for another space, an ``interval`` that is not positive and a negative ``width``.
+    Raises ValueError for any other space, an ``interval`` that is not positive and a negative ``width``.
     """
 
     def __init__(self, space: Ranges, interval: float, *, width: float = 1.0, seed: int = 0) -> None:

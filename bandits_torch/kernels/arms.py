@@ -120,7 +120,7 @@ def estimate_covariance(table: Tensor, shrinkage: float | str = "auto") -> Tenso
     which can only raise variances. Cost: O(T N^2 + N^3).
 
     Raises ValueError for a table that is not two-dimensional, holds infinities, or has an arm with fewer than 2
-    rewards, and for another shrinkage.
+    rewards, and for any other shrinkage.
     """
     validation.tensor("table", table)
     validation.shape_is("table", table, table.dim() == 2 and table.numel() > 0, "(T, N)")

@@ -62,7 +62,7 @@ class SpatioTemporalKernel(Kernel):
     def dtype(self) -> torch.dtype:
         """The dtype of its values: the wider dtype of the two kernels (a time kernel built from a number has float64).
 
-        Raises RuntimeError, as GPyTorch's kernels do, if a parameter of the product itself has another dtype.
+        Raises RuntimeError, as GPyTorch's kernels do, if a parameter of the product itself has a different dtype.
         """
         dtype = torch.promote_types(self.space_kernel.dtype, self.time_kernel.dtype)
         return dtype if all(p.dtype == dtype for p in self.parameters(recurse=False)) else super().dtype
@@ -107,7 +107,7 @@ def arm_context_kernel(
 
     ``arm_kernel`` and ``context_kernel``, k and h, are over the ``arm_dim`` = d columns of the features and the
     ``context_dim`` = c columns of the context; they are copied. ``combine``: one of the three. Raises ValueError for
-    arguments of another kind.
+    arguments of the wrong kind.
 
     Source: Krause & Ong 2011, section 5.1 (products and sums of kernels over actions and contexts); Duvenaud,
     Nickisch & Rasmussen 2011, Additive Gaussian processes, for the sum of all orders.

@@ -146,7 +146,7 @@ class ExponentialForgettingKernel(MarkovTimeKernel):
         forgetting_rate_prior, forgetting_rate_constraint: over eps, and on it; (0, 1) by default.
         batch_shape: shape of a batch of kernels.
 
-    Raises ValueError for a rate outside the constraint or of another shape.
+    Raises ValueError for a rate outside the constraint or of the wrong shape.
     """
 
     is_stationary = True
@@ -207,8 +207,8 @@ class WienerKernel(MarkovTimeKernel):
         drift_variance_prior, drift_variance_constraint: over v, and on it; positive by default.
         batch_shape: shape of a batch of kernels.
 
-    Raises ValueError for a drift variance outside the constraint or of another shape, or ``start`` not finite. Source:
-    the covariance of Brownian motion (Rasmussen & Williams 2006, appendix B.2), started from variance 1.
+    Raises ValueError for a drift variance outside the constraint or of the wrong shape, or ``start`` not finite.
+    Source: the covariance of Brownian motion (Rasmussen & Williams 2006, appendix B.2), started from variance 1.
     """
 
     is_stationary = False
@@ -309,7 +309,7 @@ class MaternTimeKernel(StateSpaceTimeKernel, MaternKernel):
         nu: 0.5, 1.5 or 2.5.
         lengthscale_prior, lengthscale_constraint, batch_shape, active_dims: see ``gpytorch.kernels.MaternKernel``.
 
-    Raises ValueError for another ``nu``, and a length-scale that is not finite and > 0. Source: Hartikainen & Sarkka
+    Raises ValueError for any other ``nu``, and a length-scale that is not finite and > 0. Source: Hartikainen & Sarkka
     2010, section 4; Rasmussen & Williams 2006, equation 4.17.
     """
 

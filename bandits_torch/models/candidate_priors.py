@@ -52,7 +52,7 @@ class CandidatePrior:
 
 
 def check_priors(priors: Sequence[CandidatePrior]) -> None:
-    """Raise ValueError for an empty set, entries of another type and a forgetting rate outside [0, 1)."""
+    """Raise ValueError for an empty set, entries of the wrong type and a forgetting rate outside [0, 1)."""
     validation.instance("priors", priors, Sequence, "a sequence of CandidatePrior")
     validation.require(len(priors) > 0, "priors", list(priors), "at least one CandidatePrior")
     for p, prior in enumerate(priors):
@@ -89,7 +89,7 @@ def arm_gp_over_priors(
         replicates: S; None: the batch shape is (P,), for a BoTorch loop.
         form: as for ``ArmGP``.
 
-    Raises ValueError for an empty set, a mean or a covariance for another number of arms, a covariance that is not
+    Raises ValueError for an empty set, a mean or a covariance for any other number of arms, a covariance that is not
     positive semi-definite, a kernel over time and a rate outside [0, 1).
     """
     check_priors(priors)

@@ -91,9 +91,9 @@ def learnable(
         ranges: (dim,), or (S, dim) if replicates differ: the range of each input, rounded to a power of 2; 0 counts as
             1. None: 1, a unit cube.
 
-    Raises ValueError for a ``kernel`` of another type or batch shape, counts that are not integers >= 1, a ``dim``
+    Raises ValueError for a ``kernel`` of the wrong type or batch shape, counts that are not integers >= 1, a ``dim``
     that does not fit the kernel, ``active_dims`` of a ``SpatioTemporalKernel``, an ``anisotropy`` that is not positive,
-    ``ranges`` of another shape, negative or not finite, and several replicates of a kernel that is copied.
+    ``ranges`` of the wrong shape, negative or not finite, and several replicates of a kernel that is copied.
     """
     validation.instance("kernel", kernel, Kernel, "a gpytorch.kernels.Kernel")
     validation.positive_integer("dim", dim)
@@ -144,7 +144,7 @@ def learnable(
 
 def _powers_of_two(ranges: Tensor, dim: int, replicates: int) -> Tensor:
     """``ranges`` rounded to powers of 2, so that a change of units is exact: (dim,) or (S, 1, dim). Raises ValueError
-    for ``ranges`` of another shape, negative or not finite."""
+    for ``ranges`` of the wrong shape, negative or not finite."""
     shaped = validation.tensor("ranges", ranges).shape in ((dim,), (replicates, dim))
     expected = f"({dim},), one number for each input, or ({replicates}, {dim})"
     validation.require(shaped, "ranges", tuple(ranges.shape), expected)
@@ -310,7 +310,7 @@ def fit_hyperparameters(
     Returns the members fitted. A member whose fit fails, or that has fewer than 2 rewards, does not change.
     Cost: O(n^3) a round for n <= ``most`` observations, up to 75 rounds a member; and a rebuild.
 
-    Raises ValueError for another type of model, a kernel, noise variance or prior mean that members share, an
+    Raises ValueError for any other type of model, a kernel, noise variance or prior mean that members share, an
     ``OnlineGP`` whose prior mean is not a ``ConstantMean``, rewards with noise variances of their own, ``members`` out
     of range, ``most`` that is not an integer >= 1, and ``seconds`` that are not positive. The model is then as before.
     """

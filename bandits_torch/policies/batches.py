@@ -248,7 +248,7 @@ class PhasedElimination(Policy):
 
     Cost of a batch: n_i steps of the model to plan it, and n_i to learn it.
 
-    Raises ValueError for another model, and an ``interval`` below 1.
+    Raises ValueError for any other model, and an ``interval`` below 1.
     """
 
     restarts_with_arms = "it plans batches over all arms, and drops those that fall behind the best"

@@ -56,7 +56,7 @@ class DetectionAugmented(WrappingPolicy):
     Besson et al. 2022), with Gaussian in place of Bernoulli likelihoods. That the policy learns from forced pulls is
     ours. No theorem is claimed.
 
-    Raises ValueError for a policy of another kind, and numbers out of range.
+    Raises ValueError for a policy of the wrong kind, and numbers out of range.
     """
 
     def __init__(
@@ -260,7 +260,7 @@ class Master(Policy):
     The copy that plays now learns the reward. So a reward whose choice was made before the last reward was learned is a
     ValueError.
 
-    Raises ValueError for ``replicates`` or ``num_arms`` below 1, and for a base of another kind or size.
+    Raises ValueError for ``replicates`` or ``num_arms`` below 1, and for a base of the wrong kind or size.
     """
 
     needs_unit = "it learns rewards in turn, with the optimism of their choice in units of reward"

@@ -394,7 +394,7 @@ class ContextualPolicy(IndexPolicy):
             keep all.
 
     Raises ValueError for a model over another number of inputs, or other pairs, and as ``IndexPolicy``. ``choose``
-    raises ValueError, with nothing changed, for a context that is missing, of another shape, or not in ``contexts``,
+    raises ValueError, with nothing changed, for a context that is missing, of the wrong shape, or not in ``contexts``,
     and for a context if c = 0.
     """
 

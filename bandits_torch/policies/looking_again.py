@@ -59,7 +59,7 @@ class LookingAgain(Described, HasState):
     constants are ours; ``benchmarks/auto/PROTOCOL.md`` says how they were chosen. Besson et al. 2022
     (GLR-klUCB) have forced exploration that becomes rarer with time.
 
-    Raises ValueError unless c > 0 and k is an integer >= 0, and for another kind of model.
+    Raises ValueError unless c > 0 and k is an integer >= 0, and for any other kind of model.
     """
 
     unseen: Tensor
@@ -157,7 +157,7 @@ class LookingAtPoints(Described, HasState):
 
     Cost: O(64 S P d) an observation. Source: as of ``LookingAgain``.
 
-    Raises ValueError unless c > 0, for a ``domain`` that is not a ``Domain``, and for another kind of members.
+    Raises ValueError unless c > 0, for a ``domain`` that is not a ``Domain``, and for any other kind of members.
     """
 
     unseen: Tensor

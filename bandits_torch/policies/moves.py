@@ -186,7 +186,7 @@ class CostlyMoves(WrappingPolicy):
 
     def _where(self, one: Observation | Pending) -> tuple[int, Tensor, Tensor]:
         """The number of the latest choice, its setting, and the number of moves, after this choice. Without a ``why``
-        it is taken for the latest. Raises ValueError for a ``why`` or an arm of another kind."""
+        it is taken for the latest. Raises ValueError for a ``why`` or an arm of the wrong kind."""
         arm = validation.of_shape("arm", one.arm, tuple(self._last.shape))
         number = natural_in(one, "move", self._number)
         left = validation.of_shape("why['left']", one.why.get("left", self._last), tuple(self._last.shape))
@@ -230,6 +230,6 @@ def _around(recipe: Any, settings: dict[str, Any], setup: Any, **options: Any) -
 
 
 def _of_each(name: str, value: Any, like: Tensor) -> Tensor:
-    """``value`` as a tensor, () or, with one number for each coordinate, (d,). Raises ValueError for another shape."""
+    """``value`` as a tensor, () or, with one number per coordinate, (d,). Raises ValueError for any other shape."""
     shapes = dict.fromkeys(((), tuple(like.shape)))
     return validation.of_shape(name, validation.numbers(name, value, like), *shapes)

@@ -64,7 +64,7 @@ class UnknownPriorPolicy(Policy):
     priors to the first. An index that is NaN counts as -inf. Rewards of a static model may arrive in any order; if an
     ``ArmGP`` drifts, a late reward is a ValueError. Draws ignore pending choices.
 
-    Raises ValueError for a model of another kind or batch shape, and ``draws`` over a domain.
+    Raises ValueError for a model of the wrong kind or batch shape, and ``draws`` over a domain.
     """
 
     needed: tuple[str, ...] = ("prior",)  # names in ``Choice.why`` that ``learn`` reads
@@ -579,7 +579,7 @@ class LearnedHyperparameters(WrappingPolicy):
         budget: seconds that the fits of one step may take together; runs then depend on the machine, and ``trace``
             has the total time, ``fit_seconds``. None: no limit.
 
-    Raises ValueError for a policy of another kind, a model that ``fit_hyperparameters`` refuses, counts that are not
+    Raises ValueError for a policy of the wrong kind, a model that ``fit_hyperparameters`` refuses, counts that are not
     integers >= 1, and a ``tolerance`` or a ``budget`` that is not positive.
     """
 

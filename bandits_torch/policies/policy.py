@@ -169,7 +169,7 @@ class Policy(Described, HasState, ABC):
                 ``time``.
 
         Cost: a copy of the belief, and a step for each of ``pending`` and of the choices. Raises ValueError as
-        ``choose``, for a ``count`` that is not an integer >= 1, and for ``pending`` of another kind.
+        ``choose``, for a ``count`` that is not an integer >= 1, and for ``pending`` of the wrong kind.
         """
         validation.positive_integer("count", count)
         for one in pending:

@@ -77,7 +77,7 @@ class SomeArms(WrappingPolicy):
         policy: over as many arms as ``here`` has True.
         here: (N,) booleans, True for the arms that are played.
 
-    Source: ours. Raises ValueError for another policy or mask; ``learn`` raises it for another arm.
+    Source: ours. Raises ValueError for any other policy or mask; ``learn`` raises it for any other arm.
     """
 
     def __init__(self, policy: Policy, here: Tensor) -> None:
@@ -156,8 +156,8 @@ class StandardisedPolicy(WrappingPolicy):
     Cost: up to ``warm_up`` steps at a reward that changes the unit; nothing after the warm-up, which drops the stored
     rewards. Norm bounds and noise scales given to widths are in units of ``scale``.
 
-    Source: ours; an affine change of a Gaussian process. Raises ValueError for another policy, and a ``warm_up`` below
-    2.
+    Source: ours; an affine change of a Gaussian process. Raises ValueError for any other policy, and a ``warm_up``
+    below 2.
     """
 
     needs_unit = "it learns the unit by itself"

@@ -57,7 +57,7 @@ class SwitchingFunctions(SimulatedProblem):
         noise_scale: R.
         kernel, lengthscale, nu, num_arms, dim, layout, replicates, seed, first_replicate: as for ``GPDraws``.
 
-    Raises ValueError for another ``change``, a negative ``noise_scale``, and switches that are not increasing steps
+    Raises ValueError for any other ``change``, a negative ``noise_scale``, and switches that are not increasing steps
     from 2 to T, after fractions are rounded to steps.
     """
 

@@ -32,7 +32,7 @@ class SimulatedProblem(Problem):
         noise_scale: R, standard deviation of the noise, a number or (replicates,).
         horizon: the last step, None without an end.
 
-    Raises ValueError for arms of another shape or that are not finite, ``replicates`` below 1 and a ``noise_scale``
+    Raises ValueError for arms of the wrong shape or that are not finite, ``replicates`` below 1 and a ``noise_scale``
     below 0.
     """
 
@@ -321,7 +321,7 @@ class StandardFunction(StationaryProblem):
         replicates: all have the same function and arms, and independent noise.
         seed: seed of the points.
 
-    Raises ValueError for another ``scale``, fewer than 2 arms, and ``replicates`` below 1.
+    Raises ValueError for any other ``scale``, fewer than 2 arms, and ``replicates`` below 1.
     """
 
     def __init__(

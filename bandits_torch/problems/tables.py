@@ -514,7 +514,7 @@ def _wide_table(
 
 
 def _rewards(names: list[str], frame: pd.DataFrame, mark: str) -> np.ndarray:
-    """These columns as numbers, (T, N). Raises ValueError for another cell; columns of text are named together."""
+    """These columns as numbers, (T, N). Raises ValueError for any other cell; columns of text are named together."""
     plain = all(isinstance(frame[name].dtype, np.dtype) and is_numeric(frame[name]) for name in names)
     if plain and len(set(names)) == len(names):
         return (frame if list(frame.columns) == names else frame[names]).to_numpy(np.float64, copy=True)

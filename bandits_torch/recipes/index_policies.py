@@ -196,8 +196,8 @@ def gp_ei(setup: Setup, *, incumbent: str = "mean") -> Policy:
 def gp_pi(setup: Setup, *, margin: float = 0.01, incumbent: str = "mean") -> Policy:
     """GP-PI: BoTorch's probability of improving the incumbent by ``margin`` (in units of reward).
 
-    ``incumbent`` and the floor of the variance are as for ``gp_ei``. Raises ValueError for another ``incumbent``, and a
-    ``margin`` that is not a finite number.
+    ``incumbent`` and the floor of the variance are as for ``gp_ei``. Raises ValueError for any other ``incumbent``, and
+    a ``margin`` that is not a finite number.
     """
     validation.finite_number("margin", margin)
     return _improvement(setup, incumbent, LogProbabilityOfImprovement, margin)
@@ -256,7 +256,7 @@ def sw_gp_ucb(
     ``LikelihoodWindow``, chooses it during the run by the predictive likelihood of the latest rewards, by default among
     8, 16, ..., 256, none above ``horizon``. The width then covers all W candidates, with ln(W T/delta).
 
-    Raises ValueError for a ``window`` of another kind.
+    Raises ValueError for a ``window`` of the wrong kind.
     """
     validation.positive_integer("horizon", horizon)
     model = model_over(setup)
@@ -298,7 +298,7 @@ def tv_gp_ucb(
     many prior standard deviations (``StaleObservations``), so that steps do not slow down. ``"wasserstein"`` drops
     more, without that bound, also under a Matern kernel over time (``WassersteinForgetting``). None keeps all.
 
-    Raises ValueError for another ``time_kernel``, and for a ``stale`` that is not > 0 or has no effect.
+    Raises ValueError for any other ``time_kernel``, and for a ``stale`` that is not > 0 or has no effect.
     """
     time_kernel = as_time_kernel(time_kernel, forgetting_rate)
     rule: ForgettingRule | None = None
@@ -661,7 +661,7 @@ def bkb(
     u is many times the dictionary's size, or u N numbers do not fit into memory. ``bbkb`` scores all arms at few steps
     only. Prefer it for hundreds of thousands of arms, or for late rewards.
 
-    Raises ValueError for another ``preset`` or ``dictionary``, and a ``growth`` above 1 with ``preset="theory"``.
+    Raises ValueError for any other ``preset`` or ``dictionary``, and a ``growth`` above 1 with ``preset="theory"``.
     """
     fits = preset != "theory" or growth in (None, 1)
     expected = "None or 1 with preset='theory', whose theorem draws at every step"

@@ -229,7 +229,7 @@ def a_gp_ucb(
     ``horizon`` it stays. The width uses the norm bound g^{d/2} B (Bull 2011, Lemma 4; tested). The paper's g^d B is
     larger. For squared exponential and Matern kernels over features.
 
-    Raises ValueError for another kernel, and arms without features.
+    Raises ValueError for any other kernel, and arms without features.
     """
     model, factors, _ = _candidates(setup, horizon, shrink)
     dim = cast(Tensor, setup.choices).shape[-1]
@@ -257,7 +257,7 @@ def lb_gp_ucb(
     kernel with the true length-scale. Candidates are theta_0 e^{-p/d}, p = 0, 1, ...; each enters once t^``shrink`` >=
     e^{p/d}. For functions that do not change, and squared exponential and Matern kernels over features.
 
-    Raises ValueError for another kernel, and arms without features.
+    Raises ValueError for any other kernel, and arms without features.
     """
     model, factors, lengthscale = _candidates(setup, horizon, shrink)
     bound = _per_member(rkhs_bound)

@@ -189,7 +189,7 @@ def features_of_covariance(covariance: Tensor) -> Tensor:
 
     Eigenvalues below 1e-12 times the largest are left out; in a batch, p is the largest rank. Cost O(N^3).
 
-    Raises ValueError for another shape, NaN, infinity, and a matrix that is not positive semi-definite. Source: Hong,
+    Raises ValueError for any other shape, NaN, infinity, and a matrix that is not positive semi-definite. Source: Hong,
     Li & Tewari 2023, section 2, with an eigendecomposition instead of their Cholesky factor.
     """
     values, vectors = torch.linalg.eigh(validation.covariance("covariance", covariance))

@@ -176,7 +176,7 @@ def elimination_xi(
         form: ``"two-sided"`` or ``"printed"``.
 
     ``step`` and ``noise_scale`` are numbers or tensors that broadcast together, and so is the result. Raises ValueError
-    for another ``form``, and numbers out of range.
+    for any other ``form``, and numbers out of range.
     """
     validation.one_of("form (xi)", form, "two-sided", "printed")
     check_step(step)

@@ -66,8 +66,8 @@ def plot_arms(
         positions: (N,) vertical position of each arm, such as its coordinate; None: its index.
         coordinate: which of the d coordinates to draw, for a history over a continuous domain.
 
-    Raises ValueError for a replicate or coordinate that does not exist, for ``best`` or ``positions`` of another size,
-    and for either of them on a continuous domain.
+    Raises ValueError for a replicate or coordinate that does not exist, for ``best`` or ``positions`` of the wrong
+    size, and for either of them on a continuous domain.
     """
     check_replicate(history, replicate)
     points, T = history.arms.dim() == 3, history.horizon
@@ -127,7 +127,7 @@ def plot_pulls(
         most: the largest number of arms shown: those pulled or best most often.
         columns: the largest number of stretches.
 
-    Raises ValueError for a history over points, ``best`` of another shape or not of integers, fewer names than arms,
+    Raises ValueError for a history over points, ``best`` of the wrong shape or not of integers, fewer names than arms,
     and ``most`` or ``columns`` below 1.
     """
     validation.require(history.arms.dim() == 2, "history", tuple(history.arms.shape), "of a run over arms")
@@ -191,7 +191,7 @@ def plot_regret(
     five times the median final value do not determine the scale, so that one bad policy does not flatten the others; if
     they end outside the axes, their labels have an arrow.
 
-    Raises ValueError without a history to draw, and for ``random`` of another shape.
+    Raises ValueError without a history to draw, and for ``random`` of the wrong shape.
     """
     shown = named(histories)
     ax = axes_or_new(ax)
@@ -272,7 +272,7 @@ def plot_starts(regret: Mapping[str, Tensor], random: Tensor, ax: Axes | None = 
 
     A dot is a unit, and the tick is the mean. The policy with the least mean comes first.
 
-    Raises ValueError without a policy, and for regrets of another shape.
+    Raises ValueError without a policy, and for regrets of the wrong shape.
     """
     validation.require(len(regret) > 0, "regret", dict(regret), "of one policy or more")
     validation.tensor("random", random)
@@ -335,7 +335,7 @@ def plot_posterior(
     bars. Cost: learning these steps again.
 
     Raises ValueError for points of several dimensions, for steps or a replicate outside the history, for sizes that
-    disagree, and for another policy.
+    disagree, and for any other policy.
     """
     check_replicate(history, replicate)
     shape = tuple(history.arms.shape)

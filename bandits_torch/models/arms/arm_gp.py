@@ -69,7 +69,7 @@ class ArmGP(ArmModel):
     Source: Rasmussen & Williams 2006, ch. 2, in the recursive form derived in ``CovarianceForm`` and ``FactorForm``.
 
     Raises ValueError for an unknown ``form``, a ``noise_variance`` that is not positive or too small, a ``prior_mean``
-    of another shape or not finite, a covariance matrix that is not positive semi-definite, and batches that do not
+    of the wrong shape or not finite, a covariance matrix that is not positive semi-definite, and batches that do not
     broadcast.
     """
 
@@ -356,7 +356,7 @@ class ArmGP(ArmModel):
     def adopt(self, noise_variance: Tensor, prior_mean: Tensor) -> None:
         """Set the noise variance and the prior mean of the first arm, ``batch_shape`` each, and ``rebuild``.
 
-        The prior means of other arms keep their differences from it. Raises ValueError for another shape, and for
+        The prior means of other arms keep their differences from it. Raises ValueError for any other shape, and for
         values that the constructor refuses, with nothing changed.
         """
         for name, value in (("noise_variance", noise_variance), ("prior_mean", prior_mean)):

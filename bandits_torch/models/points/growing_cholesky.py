@@ -515,7 +515,7 @@ class GrowingCholesky(ResizableState):
         return self
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        """Load buffers of any length. Raises ValueError for another batch shape or number of input columns."""
+        """Load buffers of any length. Raises ValueError for any other batch shape or number of input columns."""
         expected = (*self.batch_shape, self.inputs.shape[-1])
         complete = {prefix + "whitened", prefix + "inputs"} <= state_dict.keys()
         validation.require(complete, "state_dict", sorted(state_dict), "the state of such a model")

@@ -77,7 +77,7 @@ class OnlineGP(OnlineModel):
     ``observe``, ``forget``, ``reset`` and ``rebuild`` record no graph. The posterior is differentiable with
     respect to X and, after ``condition_on_observations``, to the X and Y conditioned on.
 
-    Raises ValueError for another ``dtype``, an ``input_dim`` below 1, a ``noise_variance`` too small, batches that do
+    Raises ValueError for any other ``dtype``, an ``input_dim`` below 1, a ``noise_variance`` too small, batches that do
     not broadcast, and a ``kernel`` that is not a GPyTorch kernel over ``input_dim`` columns with one output.
     """
 
@@ -277,7 +277,7 @@ class OnlineGP(OnlineModel):
             where: booleans, broadcast to ``batch_shape``: the members that learn.
 
         Raises:
-            ValueError: for another shape, NaN or infinity in X or Y, and a prior variance at X of more than 1e15
+            ValueError: for any other shape, NaN or infinity in X or Y, and a prior variance at X of more than 1e15
                 (float32: 2e6) times the noise variance, with nothing changed. Values are checked on the CPU only.
         """
         X, Y = _points_and_targets(X, Y, self.batch_shape, self.data)
@@ -341,7 +341,7 @@ class OnlineGP(OnlineModel):
     def remove(self, row: Tensor, where: Tensor | None = None) -> None:
         """Forget one observation of each member exactly and in place: row number ``row`` of ``data.rows()``. O(t^2).
 
-        ``row``: int64, ``batch_shape``. Raises ValueError for another dtype or shape and, on the CPU, for a number
+        ``row``: int64, ``batch_shape``. Raises ValueError for any other dtype or shape and, on the CPU, for a number
         outside 0 to t - 1. A member that does not hold its row stays as it is.
         """
         fits = validation.tensor("row", row).shape == self.batch_shape and row.dtype == torch.long
@@ -417,8 +417,8 @@ class OnlineGP(OnlineModel):
         """Set the noise variance and the prior mean, as many numbers of each as the model has, and ``rebuild``. O(t^3).
 
         Raises ValueError if the model's prior mean is not a ``ConstantMean``, if observations have noise variances of
-        their own, for another number of elements, and for values that the constructor or ``observe`` would refuse, with
-        nothing changed.
+        their own, for any other number of elements, and for values that the constructor or ``observe`` would refuse,
+        with nothing changed.
         """
         self.check_one_noise()
         constant = isinstance(self.prior_mean, ConstantMean)

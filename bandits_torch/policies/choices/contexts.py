@@ -86,7 +86,7 @@ class ContextualArms(ArmsUnderContext, ListedArms):
     def read(self, available: Any) -> tuple[Tensor, Tensor | None]:
         """The inputs of all arms without time, (N, d + c) or (S, N, d + c), and the mask, from ``choose``'s argument.
 
-        Raises ValueError for a context that is missing, not accepted, or of another shape, and for other numbers of
+        Raises ValueError for a context that is missing, not accepted, or of the wrong shape, and for other numbers of
         arms, features or replicates.
         """
         return inputs_under(available, self, self.arms, self.context_dim)
@@ -145,7 +145,7 @@ def inputs_under(
 
 
 def checked_context(context: Tensor | None, c: int, S: int) -> Tensor:
-    """The context of a step, (c,) or (S, c). Raises ValueError if it is missing or has another shape."""
+    """The context of a step, (c,) or (S, c). Raises ValueError if it is missing or has the wrong shape."""
     expected = (
         f"{c} number{'s' if c > 1 else ''} known before the choice: `context=` of an AskTell, or "
         f"`choose(time, ArmContext(context))` with a tensor ({c},) or ({S}, {c})"
@@ -201,7 +201,7 @@ class ListedContexts(ArmsUnderContext, ModelArms):
         arms: (N, d).
         contexts: (M, c), no two the same.
 
-    Raises ValueError for a model over other pairs, and for contexts of another shape or listed twice.
+    Raises ValueError for a model over other pairs, and for contexts of the wrong shape or listed twice.
     """
 
     def __init__(self, model: ArmModel, arms: Tensor, contexts: Tensor) -> None:
@@ -217,7 +217,7 @@ class ListedContexts(ArmsUnderContext, ModelArms):
     def read(self, available: Any) -> tuple[Tensor, Tensor | None]:
         """The number of the context, (S,), and the mask, from the argument of ``choose``.
 
-        Raises ValueError for a context that is missing, of another shape, or none of the M, and for features of a step.
+        Raises ValueError for a context that is missing, misshapen, or none of the M, and for features of a step.
         """
         return number_under(available, self, self.contexts)
 

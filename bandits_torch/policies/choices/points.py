@@ -31,7 +31,7 @@ class Points(Choices):
         domain: the default domain of a step.
         replicates: S.
 
-    Raises ValueError for another kind of domain, and ``replicates`` that are not an integer >= 1.
+    Raises ValueError for any other kind of domain, and ``replicates`` that are not an integer >= 1.
     """
 
     def __init__(self, domain: Domain, replicates: int = 1) -> None:

@@ -404,7 +404,7 @@ class LogOddsUCB(MeansPolicy):
     Cost: O(S P N) a step, P = 30 with a prior mean and 75 without.
 
     Source: Opper 1998 (assumed density filtering); the mixture is ours, and no theorem bounds its regret. Raises
-    ValueError for numbers out of range and a ``prior_mean`` of another shape.
+    ValueError for numbers out of range and a ``prior_mean`` of the wrong shape.
     """
 
     reward_range: Range = (0.0, 1.0)

@@ -44,7 +44,7 @@ class FixedFeatures(FeatureSource):
         features: (N, p), or (S, N, p) for replicates that differ.
         replicates: S.
 
-    Source: phi of Hong, Li & Tewari 2023, section 2. Raises ValueError for another shape, NaN or infinity.
+    Source: phi of Hong, Li & Tewari 2023, section 2. Raises ValueError for any other shape, NaN or infinity.
     """
 
     refuses = False
