@@ -91,7 +91,7 @@ class ThompsonSampling(IndependentDraws):
         choices: ``N x d`` inputs, for a model other than ``ArmGP``.
         time: when the arms will be pulled, for a drifting ``ArmGP`` (default: its latest observation).
         X_pending: points chosen and not yet observed, ``m x d``, as ``set_X_pending`` takes them.
-        root: R, ``model.batch_shape x N x N``, of draws mu + width R z with standard normal z, in place of a root of
+        root: R, ``model.batch_shape x N x N``, of draws mu + width R z with standard normal z, instead of a root of
             the posterior covariance (``PredictiveSampling``); for an ``ArmGP``.
 
     Cost: O(N^2) per batch member of a static ``ArmGP`` in the covariance form, which updates a root of its covariance

@@ -176,7 +176,7 @@ class SimultaneousBand(Described):
     band of each step contains f at all arms with probability 1 - delta. ``mean_excess`` gives the consequence for the
     regret.
 
-    Source: Srinivas et al. 2010, Lemma 5.1, with the quantile in place of its union bounds; derived in
+    Source: Srinivas et al. 2010, Lemma 5.1, with the quantile instead of its union bounds; derived in
     ``theory/prior_widths.py``.
 
     Args:

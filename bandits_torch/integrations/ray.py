@@ -29,7 +29,7 @@ _LOG_FROM = 30.0  # least high / low of a list that models also see on a logarit
 
 
 class PB2(PopulationBasedTraining):
-    """Population-based bandits (Parker-Holder et al. 2020) in place of ``ray.tune.schedulers.pb2.PB2``.
+    """Population-based bandits (Parker-Holder et al. 2020), a replacement for ``ray.tune.schedulers.pb2.PB2``.
 
     As in Ray's class, trials in the lower quantile continue from the weights of a trial in the upper quantile, with
     hyperparameters that a Gaussian process chooses; arguments and files are the same. The choice differs

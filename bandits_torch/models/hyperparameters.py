@@ -302,7 +302,7 @@ def fit_hyperparameters(
         model: has batch shape () or (S,) and a ``learnable`` kernel, or (S, P) and a ``StackedKernel`` of P.
         members: indices into the flattened batch.
         most: at most this many of the latest observations are used.
-        data: for some members, kernel inputs (n, D) and rewards less ``mean_offsets`` (n,), to fit in place of the
+        data: for some members, kernel inputs (n, D) and rewards less ``mean_offsets`` (n,), to fit instead of the
             observations held.
         seconds: limit for all fits together, shared equally. A fit stops after the round in which its share ends, and
             keeps the values found. None: no limit, so that the result does not depend on the clock.

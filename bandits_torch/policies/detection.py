@@ -53,7 +53,7 @@ class DetectionAugmented(WrappingPolicy):
     unrelated arms (Huang, Gerogiannis, Bose & Veeravalli 2025, arXiv 2501.01291). Only their abstracts and
     introductions were read. They combine any stationary algorithm with a change detector, forced exploration and
     restarts, without knowledge of the changes. Schedule, threshold and constants are those of GLR-klUCB (``GLRKLUCB``,
-    Besson et al. 2022), with Gaussian in place of Bernoulli likelihoods. That the policy learns from forced pulls is
+    Besson et al. 2022), with Gaussian instead of Bernoulli likelihoods. That the policy learns from forced pulls is
     ours. No theorem is claimed.
 
     Raises ValueError for a policy of the wrong kind, and numbers out of range.

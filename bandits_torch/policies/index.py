@@ -45,7 +45,7 @@ class IndexPolicy(Policy):
         first_replicate: number of the first replicate, so that replicate k can be run alone.
 
     Ties between arms go to the smallest arm number. An arm whose index is NaN counts as one of index -inf; an arm that
-    is not available is never chosen. On a domain ``choose`` takes a ``Domain`` in place of a mask of arms: other
+    is not available is never chosen. On a domain ``choose`` takes a ``Domain`` instead of a mask of arms: other
     bounds, constraints, or a context, for this step.
 
     Late rewards: an ``ArmGP`` that drifts learns them exactly, at the cost of learning all its observations again; its
@@ -324,7 +324,7 @@ class RewardImprovementPolicy(IndexPolicy):
     Args:
         model, acquisition, options: as for ``IndexPolicy``; best_f has shape (S, 1).
 
-    Source: f(x+) of Kushner 1964 and Mockus 1975, which have no noise, with rewards in place of values.
+    Source: f(x+) of Kushner 1964 and Mockus 1975, which have no noise, with rewards instead of values.
     """
 
     largest: Tensor  # reward of each arm, (S, N), -inf before its first; over a domain of all points, (S, 1)

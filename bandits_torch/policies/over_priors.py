@@ -56,7 +56,7 @@ class UnknownPriorPolicy(Policy):
         choices: None for an ``ArmGP``; a ``Domain`` for an ``OnlineGP``.
         search: options of the search over a domain, see ``IndexPolicy``.
         seed, first_replicate: for the search and for draws, see ``IndexPolicy``.
-        draws: True to score arms by a draw f^p ~ GP(mu^p, k^p) under every prior p (Thompson sampling) in place of
+        draws: True to score arms by a draw f^p ~ GP(mu^p, k^p) under every prior p (Thompson sampling) instead of
             UCB. Only over arms.
 
     A step costs one batched step of the model, and with ``draws`` a root of every prior's covariance

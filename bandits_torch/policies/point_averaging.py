@@ -66,7 +66,7 @@ class PointAveraging(Policy):
         look_again: c of ``LookingAtPoints``. 0: never; an optimum that rises unseen may then never be found.
         seed: seed of the raw samples of a search.
 
-    ``choose`` takes a ``Domain`` in place of a mask of arms: other bounds, constraints, or a context, for this step.
+    ``choose`` takes a ``Domain`` instead of a mask of arms: other bounds, constraints, or a context, for this step.
     An observation older than the latest is learned as if made now (with ``typical_gap`` False: at its own time).
     ``trace``: effective_rate (mean of the members' forgetting rates by weight; a smooth kernel over time counts as the
     rate of equal integral), effective_members (exp of the weights' entropy), noise_scale, scale, lengthscale (geometric

@@ -405,7 +405,7 @@ def safe_gp_ucb(
     ``"run"``, or at each ``"step"`` (``PosteriorSafetyWidth``, valid for draws of the priors). ``safety_width``
     replaces this width. ``width``: multiplies sigma in the upper bounds by which arms are chosen.
 
-    Over a ``Domain`` it is a ``SafePointPolicy``, with ``safe_points`` (k, d) or (S, k, d) in place of ``safe_arms``.
+    Over a ``Domain`` it is a ``SafePointPolicy``, with ``safe_points`` (k, d) or (S, k, d) instead of ``safe_arms``.
     It uses only ``raw_samples`` and the rounding of ``search``, and drops stale observations (``StaleObservations``).
 
     Raises ValueError without limits, for safe arms over a domain, safe points over arms, and a search with an initial

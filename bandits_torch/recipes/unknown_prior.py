@@ -102,7 +102,7 @@ def pe_gp_ts(
 ) -> Policy:
     """PE-GP-TS: the best of draws under all surviving priors (Sandberg & Haghir Chehreghani 2025, arXiv 2502.01226).
 
-    ``pe_gp_ucb`` with draws f^p ~ GP(mu^p, k^p) in place of upper bounds. It drops priors that predict badly by the
+    ``pe_gp_ucb`` with draws f^p ~ GP(mu^p, k^p) instead of upper bounds. It drops priors that predict badly by the
     same test; only this test uses ``width``. ``PriorElimination`` says which parts of the paper were read, and what is
     ours. ``xi``: as for ``pe_gp_ucb``.
 

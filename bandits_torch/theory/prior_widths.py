@@ -254,7 +254,7 @@ def simultaneous_width(draws: Tensor, deviation: Tensor, delta: float) -> Tensor
 
     For a continuous distribution the probability is exactly k/(M + 1): there is no union bound over correlated arms,
     and no simulation error. Valid at each step, for any rule that chose the earlier arms; with delta/T, over T steps at
-    once. Srinivas et al. 2010, Theorem 1, has a union bound in place of the quantile.
+    once. Srinivas et al. 2010, Theorem 1, has a union bound instead of the quantile.
 
     Args:
         draws: ``... x M x N`` of N(0, C).

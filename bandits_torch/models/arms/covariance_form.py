@@ -259,7 +259,7 @@ class CovarianceForm(Form):
 
     where a^2 and e are for the time since the fold. D is diagonal, with the a^2 for the time since each row's own step,
     and a minus for a removal. A step reads one row of C, O(w N). After w = 32 rows C_0 becomes C (``fold``), by one
-    product of matrices in place of 32 passes over C, which are limited by the speed of memory. Under drift over 1 000
+    product of matrices instead of 32 passes over C, which are limited by the speed of memory. Under drift over 1 000
     arms or more w is 64. With few arms, b N^2 < 10^6 under a static prior and b N^2 < 50 000 under drift, w is 1 and
     C_0 is C. The present mean and variance of every arm, (b, N), are stored.
 
@@ -356,7 +356,7 @@ class CovarianceForm(Form):
         where: Tensor | None = None,
         noise: Tensor | None = None,
     ) -> None:
-        """Observe y - prior mean = ``residual`` (b,) at ``arm`` (b,); ``noise``: (b, 1), in place of lambda."""
+        """Observe y - prior mean = ``residual`` (b,) at ``arm`` (b,); ``noise``: (b, 1), instead of lambda."""
         innovation, left = self.condition(arm, residual, None, where, noise)
         self.surprise.addcmul_(innovation, innovation)
         self.gain.add_(left.log().squeeze(-1), alpha=-0.5)  # log1p would differ by less than the sum rounds

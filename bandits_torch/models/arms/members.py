@@ -677,7 +677,7 @@ class SmoothMembers(RecursiveMembers):
 class LowRankMembers(ArmMembers):
     """``ArmMembers`` for covariances K = B B^T given by roots B: exact, with no N x N matrix.
 
-    f = B z with z ~ N(0, I) in r dimensions. The recursion runs over z, with an arm's row of B in place of its row of
+    f = B z with z ~ N(0, I) in r dimensions. The recursion runs over z, with an arm's row of B instead of its row of
     K. Means and variances of the arms follow from one product with B.
 
     Args:

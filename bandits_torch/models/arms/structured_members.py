@@ -37,7 +37,7 @@ class CyclicMembers(RecursiveMembers):
 
         h(u) = (sqrt(1 - v), sqrt(v q_1) cos(w_1 u), sqrt(v q_1) sin(w_1 u), ...)
 
-    in place of (1, 0, ...). With v = 0 for all members, s = 1, and a step costs as much as with ``ArmMembers``.
+    instead of (1, 0, ...). With v = 0 for all members, s = 1, and a step costs as much as with ``ArmMembers``.
 
     Args:
         arms, covariances, kernel, noise_variance, prior_mean, replicates: as for ``ArmMembers``.

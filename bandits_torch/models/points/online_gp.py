@@ -456,7 +456,7 @@ class OnlineGP(OnlineModel):
         Extra batch dimensions (fantasies) widen it; those that only Y has share one factor. Cost: O(t^2) per
         factor and new observation.
 
-        As in BoTorch, ``noise`` may give the variances of these observations, in Y's shape, in place of
+        As in BoTorch, ``noise`` may give the variances of these observations, in Y's shape, instead of
         ``noise_variance``. Such a copy cannot be rebuilt. Its information gain uses ``noise_variance``. If it is
         ``running``, it can neither observe nor forget. The variances are in squared units of Y, also after
         ``from_botorch`` (BoTorch expects the units of standardised outcomes).

@@ -120,7 +120,7 @@ class ArmEmbedding(ResizableState):
     """z(x) = L^{-1} k_S(x) with L the Cholesky factor of K_S, S the dictionary in the order its arms entered.
 
     z(x)^T z(y) is the prior covariance of the projections onto the dictionary. Calandriello et al. (2019) use
-    K_S^{-1/2} in place of L^{-1}, which only rotates z. Appending arms to S does not change the existing rows of z.
+    K_S^{-1/2} instead of L^{-1}, which only rotates z. Appending arms to S does not change the existing rows of z.
 
     Args:
         prior: the prior over the arms.

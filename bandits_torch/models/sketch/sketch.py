@@ -113,7 +113,7 @@ class Sketch(ResizableState):
         self._ahead.setdefault(arm, []).append(guess)
 
     def reward(self, arm: int, residual: Tensor) -> None:
-        """Learn the reward of an earlier ``observe_ahead``, in place of the posterior mean."""
+        """Learn the reward of an earlier ``observe_ahead``, instead of the posterior mean."""
         place, change = self._place_of[arm], residual - self._ahead[arm].pop(0)
         self.total[place] += change
         self.solver.correct(place, change)
@@ -599,7 +599,7 @@ class OneStep(StoredFeatures):
 
 
 class WatchedArms(HasState):
-    """The present posterior variance of n arms, at O(n m) a pull in place of O(N m) for all arms.
+    """The present posterior variance of n arms, at O(n m) a pull instead of O(N m) for all arms.
 
     Args:
         sketch: the posterior. Its later observations and dictionaries are taken into account.
