@@ -111,7 +111,7 @@ def value(
         seed: seed of all random numbers.
         options: options of the recipe.
 
-    Cost: ``replays`` + 1 runs over all rows; for ``"dr"`` or contexts also O(N p^3) a row, with p = 1, with M listed
+    Cost: ``replays`` + 1 runs over all rows; for ``"dr"`` or contexts also O(N p^3) per row, with p = 1, with M listed
     contexts 1 + M, with contexts of c numbers 1 + c + c (c + 1) / 2 for c <= 5, else 1 + c.
 
     Raises ValueError if the log does not determine the value: arms that were not drawn at random, a propensity of 1

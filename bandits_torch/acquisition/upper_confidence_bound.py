@@ -183,7 +183,7 @@ class SimultaneousBand(Described):
         delta: failure probability of a step.
         draws: M; the width is conservative by at most 1/(M + 1) in probability, and varies less for larger M.
 
-    Cost: that of ``joint_root``, O(N^3) a step under drift, and O(M N^2) for the draws.
+    Cost: that of ``joint_root``, O(N^3) per step under drift, and O(M N^2) for the draws.
 
     Raises ValueError unless 0 < ``delta`` < 1 and ``draws`` is an integer >= 1/delta - 1.
     """

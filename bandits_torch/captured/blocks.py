@@ -172,7 +172,7 @@ def index_block(
     covariance form, in float64, with a width that depends on the step and the information gain alone
     (``Width.root_of_gain``).
 
-    Cost: O(32 N) a step and replicate, and a fold, O(32 N^2), every 32 steps, at the speed of the cache while N^2
+    Cost: O(32 N) per step and replicate, and a fold, O(32 N^2), every 32 steps, at the speed of the cache while N^2
     numbers fit in it.
     """
     from bandits_torch.captured import compiled_loops

@@ -308,7 +308,7 @@ def fit_hyperparameters(
             keeps the values found. None: no limit, so that the result does not depend on the clock.
 
     Returns the members fitted. A member whose fit fails, or that has fewer than 2 rewards, does not change.
-    Cost: O(n^3) a round for n <= ``most`` observations, up to 75 rounds a member; and a rebuild.
+    Cost: O(n^3) per round for n <= ``most`` observations, up to 75 rounds a member; and a rebuild.
 
     Raises ValueError for any other type of model, a kernel, noise variance or prior mean that members share, an
     ``OnlineGP`` whose prior mean is not a ``ConstantMean``, rewards with noise variances of their own, ``members`` out

@@ -47,7 +47,7 @@ class DetectionAugmented(WrappingPolicy):
 
     Each replicate restarts by itself. ``trace`` adds the number of ``restarts``. Pending pulls use up turns.
 
-    Cost: that of the policy and O(S t) a step, because the test keeps all rewards.
+    Cost: that of the policy and O(S t) per step, because the test keeps all rewards.
 
     Source: detection augmented learning (Gerogiannis, Huang, Bose & Veeravalli 2025, arXiv 2501.19401) and its form for
     unrelated arms (Huang, Gerogiannis, Bose & Veeravalli 2025, arXiv 2501.01291). Only their abstracts and

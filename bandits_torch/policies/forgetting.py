@@ -40,8 +40,8 @@ class WindowDensities(HasState):
         densities: the latest, oldest first, ``batch x memory x W``; 0 if there is none, or if the noise is so small
             that K + lambda I has no factor in float64.
 
-    Cost of an observation: O(M^3) a member, in float64, with one factor for all windows. Updating L for a new first row
-    would cost O(M^2) and save a third of the time at M = 256, but loses most digits if the noise is small.
+    Cost of an observation: O(M^3) per member, in float64, with one factor for all windows. Updating L for a new first
+    row would cost O(M^2) and save a third of the time at M = 256, but loses most digits if the noise is small.
     """
 
     def __init__(self, model: OnlineModel, windows: Sequence[int], memory: int) -> None:

@@ -55,7 +55,7 @@ class LookingAgain(Described, HasState):
     Attributes:
         unseen: (S, N), the clocks.
 
-    Cost: O(S (Q + G) N) an observation, for Q different rates and G different covariances. Source: the rule and its
+    Cost: O(S (Q + G) N) per observation, for Q different rates and G different covariances. Source: the rule and its
     constants are ours; ``benchmarks/auto/PROTOCOL.md`` says how they were chosen. Besson et al. 2022
     (GLR-klUCB) have forced exploration that becomes rarer with time.
 
@@ -155,7 +155,7 @@ class LookingAtPoints(Described, HasState):
     Attributes:
         probes: (64, d), the points; unseen: (S, 64), their clocks; since: (S,), observations since the latest look.
 
-    Cost: O(64 S P d) an observation. Source: as of ``LookingAgain``.
+    Cost: O(64 S P d) per observation. Source: as of ``LookingAgain``.
 
     Raises ValueError unless c > 0, for a ``domain`` that is not a ``Domain``, and for any other kind of members.
     """

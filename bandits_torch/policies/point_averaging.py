@@ -73,7 +73,7 @@ class PointAveraging(Policy):
     mean, of the unit cube), resets (members replaced so far), doubted (rewards that were in doubt so far) and, with
     ``look_again``, longest_unseen (observations).
 
-    Cost: O(S P n^3) a step and O(S P n^2) a point of its search, n <= ``members.capacity`` observations held.
+    Cost: O(S P n^3) per step and O(S P n^2) per point of its search, n <= ``members.capacity`` observations held.
 
     No theorem bounds its regret. The bound of ``FixedShare`` on its predictions holds for the rewards believed, and the
     bound of ``PointMembers`` on the loss by dropped observations.

@@ -23,7 +23,7 @@ class RandomPolicy(Policy):
         first_replicate: number of the first replicate, so that replicate k can be run alone.
         device: where the returned arms are; points are on the device of their domain.
 
-    Cost: O(S) a step, O(S N) with a mask. A mask is checked for an available arm unless it is the same tensor as in
+    Cost: O(S) per step, O(S N) with a mask. A mask is checked for an available arm unless it is the same tensor as in
     the step before; on a GPU that check waits for the device.
 
     Raises ValueError for ``choices`` that are none of these, and ``replicates`` below 1.

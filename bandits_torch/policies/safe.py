@@ -346,7 +346,7 @@ def expanders(
     """Safe arms whose most favourable outcome would make an arm safe that is not, (S, N) booleans.
 
     For a lower limit the most favourable outcome of arm x is u(x), for an upper limit l(x). The bounds at x' are those
-    of the posterior after that observation (Berkenkamp et al., equation of G_n). Cost: O(S N^2) a limit.
+    of the posterior after that observation (Berkenkamp et al., equation of G_n). Cost: O(S N^2) per limit.
 
     Args:
         safe: (S, N).

@@ -241,7 +241,7 @@ class StaleObservations(_Dropping):
         capacity: the largest number held, whatever their influence; L and B may then exceed ``tolerance``, as ``trace``
             shows. None: no such limit.
 
-    Cost: O(n^2) an observation on average, n held. ``trace``: dropped, stale_mean (L), stale_variance (B).
+    Cost: O(n^2) per observation on average, n held. ``trace``: dropped, stale_mean (L), stale_variance (B).
 
     A refit of hyperparameters sets L and B to 0: they then compare with a model that has the new hyperparameters and
     the observations held at the refit. Late rewards are learned, but the bound does not cover them.
@@ -333,7 +333,7 @@ class WassersteinForgetting(_Dropping):
         alpha: the loss allowed per length-scale over time.
         capacity: the largest number held, whatever the budget, which stays at least 1; None: no limit.
 
-    Cost: O(n^3) an observation, and O(n^3) for each that is dropped. ``trace``: dropped, budget.
+    Cost: O(n^3) per observation, and O(n^3) for each that is dropped. ``trace``: dropped, budget.
 
     Source: Bardou, Thiran & Ranieri 2024 (arXiv 2405.14540), with their alpha = 1. The relevance agrees with the
     authors' package ``wdbo-criterion``; budget and removals are in the order of ``wdbo-algo``, but for pauses. Raises

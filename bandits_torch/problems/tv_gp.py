@@ -268,7 +268,7 @@ class ContextualGPDraws(SimulatedProblem):
         noise_scale: R; 0.1 against functions of standard deviation 1.
         kernel, lengthscale, nu, num_arms, dim, layout, replicates, seed, first_replicate: as for ``GPDraws``.
 
-    Cost: O((N M)^2) a step with drift, O(N) without. Raises ValueError for a ``forgetting_rate`` outside [0, 1),
+    Cost: O((N M)^2) per step with drift, O(N) without. Raises ValueError for a ``forgetting_rate`` outside [0, 1),
     ``context_lengthscale`` <= 0, ``noise_scale`` < 0, and numbers below 1.
     """
 

@@ -92,7 +92,7 @@ class DualMixtureWidth(NormWidth):
         horizon: T >= 1, for windows and restarts; None for growing data.
         drift: V >= 0, a bound on max_x |f_s(x) - f_t(x)| between now, t, and the time s of every observation held.
 
-    Cost: O(N^3) a step for N arms.
+    Cost: O(N^3) per step for N arms.
 
     Raises ValueError unless B >= 0, R > 0, 0 < delta < 1, V >= 0 and ``horizon`` (if given) is an integer >= 1. A call
     raises it for a model that is not an ``ArmGP``, or that drifts, because it is then not the ridge regression above.

@@ -49,13 +49,13 @@ class ArmGP(ArmModel):
         noise_variance: lambda > 0 in squared units of reward; a number or a tensor that broadcasts to ``batch_shape``;
             at least 1e-10 of the largest prior variance (1e-5 in float32).
         prior_mean: prior mean reward: a number or ``(*batch, N)``.
-        form: ``"covariance"`` stores an N x N matrix: O(N^2) a step. ``"factor"`` stores n points of u distinct arms:
-            O(uN + n^2) a step, and no N x N matrix. ``"auto"`` begins with the cheaper one (``covariance_pays``). It
+        form: ``"covariance"`` stores an N x N matrix: O(N^2) per step. ``"factor"`` stores n points of u distinct arms:
+            O(uN + n^2) per step, and no N x N matrix. ``"auto"`` begins with the cheaper one (``covariance_pays``). It
             changes from factor to covariance, exactly, once that is cheaper; ``joint_root`` of a static model compares
             them as if all arms were pulled. To ``forget`` under drift it changes to the factor form, which alone
             supports this. If the prior variance grows with time, it takes the covariance form up to 1 500 arms and does
             not compare again.
-            With a state space the model stores the covariance of s numbers per arm: O((s N)^2) a step, as one product
+            With a state space the model stores the covariance of s numbers per arm: O((s N)^2) per step, as one product
             of matrices every 24 steps. ``forget`` then learns the remaining observations again.
         batch_shape: batch dimensions in addition to those of the kernel, arms, noise and prior mean (replicates).
         dtype, device: default to those of ``arms`` (float64 on the CPU when ``arms`` is a number).
@@ -411,7 +411,7 @@ class ArmGP(ArmModel):
 
     def joint_root(self, time: float | None = None) -> tuple[Tensor, Tensor]:
         """See ``ArmModel``. Without drift, the covariance form keeps a root after the first call, which costs O(N^3),
-        and updates it at O(N^2) an observation. Otherwise every call computes a Cholesky factor."""
+        and updates it at O(N^2) per observation. Otherwise every call computes a Cholesky factor."""
         self._belief.want_root()
         root = self._belief.form.joint_root()
         if root is None:

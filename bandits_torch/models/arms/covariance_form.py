@@ -1,4 +1,4 @@
-"""Exact posterior over N arms as a mean vector and a covariance matrix: O(N^2) a step for any horizon.
+"""Exact posterior over N arms as a mean vector and a covariance matrix: O(N^2) per step for any horizon.
 
 ``Form``, the base class of this form and ``FactorForm``, and the static posterior from counts, O(n^3), with which both
 check and rebuild their recursions. With K the prior covariance among the n points observed, c their counts,

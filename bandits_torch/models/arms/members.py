@@ -603,7 +603,7 @@ class ArmMembers(RecursiveMembers):
         prior_mean: number, (N,) or (P, N).
         replicates: S.
 
-    Cost: O(S P N^2) a step, all but O(S P N) of it in one matrix product. Memory O(S P N^2 + G N^2). Times must not
+    Cost: O(S P N^2) per step, all but O(S P N) of it in one matrix product. Memory O(S P N^2 + G N^2). Times must not
     decrease; an earlier time counts as now. Raises ValueError for shapes that do not fit and numbers out of range.
 
     Source: ``RecursiveMembers``.
@@ -684,7 +684,7 @@ class LowRankMembers(ArmMembers):
         covariances: (G, N, r), the roots B, for example of ``pivoted_root``; roots of lower rank have zero columns.
         arms, kernel, noise_variance, forgetting_rate, prior_mean, replicates: as for ``ArmMembers``.
 
-    Cost: O(S P (N r + r^2)) a step; memory O(S P (N + r^2) + G N r). Raises ValueError as ``ArmMembers`` does.
+    Cost: O(S P (N r + r^2)) per step; memory O(S P (N + r^2) + G N r). Raises ValueError as ``ArmMembers`` does.
 
     Source: the weight-space view (Rasmussen & Williams 2006, section 2.1).
     """

@@ -99,7 +99,7 @@ class PointMembers(MemberPosterior, HasState, Described):
     ours.
 
     Cost: O(S P n^3) to observe, n <= capacity (a Cholesky factor and its inverse; only one row of kernels is computed);
-    O(S P n^2) a point to predict. Memory O(S P n^2). Always float64.
+    O(S P n^2) per point to predict. Memory O(S P n^2). Always float64.
 
     Raises ValueError for shapes that do not fit and numbers out of range.
     """

@@ -599,7 +599,7 @@ class OneStep(StoredFeatures):
 
 
 class WatchedArms(HasState):
-    """The present posterior variance of n arms, at O(n m) a pull instead of O(N m) for all arms.
+    """The present posterior variance of n arms, at O(n m) per pull instead of O(N m) for all arms.
 
     Args:
         sketch: the posterior. Its later observations and dictionaries are taken into account.

@@ -31,7 +31,7 @@ class MeansPolicy(ArmPolicy):
         num_arms, replicates, seed, first_replicate, device: as for ``ArmPolicy``.
         reward_range: (low, high) of the rewards; None: the range of those seen so far.
 
-    Cost: O(S N) a step, unless a subclass says otherwise. Raises ValueError as ``ArmPolicy``, and for a
+    Cost: O(S N) per step, unless a subclass says otherwise. Raises ValueError as ``ArmPolicy``, and for a
     ``reward_range`` that is not a pair of finite numbers, the first less than the second.
     """
 
@@ -169,7 +169,7 @@ class SlidingWindowUCB(MeansPolicy):
         window: tau >= 1; ``tuned_window`` computes the paper's.
         exploration: xi > 0; > 1/2 in the theorem, 1/2 in the paper's experiments.
 
-    B = high - low of the rewards. Cost: O(S (N + tau)) a step.
+    B = high - low of the rewards. Cost: O(S (N + tau)) per step.
 
     Source: Garivier & Moulines 2011, section 4 and Theorem 2. Raises ValueError also for numbers out of range.
     """
@@ -234,7 +234,7 @@ class GLRKLUCB(MeansPolicy):
             T, the paper's value would play the arms in turn for ever.
         restarts: ``"local"``: only the arm is forgotten; ``"global"``: all arms are.
 
-    Cost: O(S (N + t)) a step, because the test keeps all rewards.
+    Cost: O(S (N + t)) per step, because the test keeps all rewards.
 
     Source: Besson, Kaufmann, Maillard & Seznec 2022, Algorithm 1, with the threshold and the tuning of the authors'
     experiments (the theorem's threshold is larger). Raises ValueError for numbers out of range, and other ``restarts``.
@@ -401,7 +401,7 @@ class LogOddsUCB(MeansPolicy):
         width: multiplies the mixture's standard deviation.
         share: the share of the weight that returns to the prior weights at each reward, in [0, 1).
 
-    Cost: O(S P N) a step, P = 30 with a prior mean and 75 without.
+    Cost: O(S P N) per step, P = 30 with a prior mean and 75 without.
 
     Source: Opper 1998 (assumed density filtering); the mixture is ours, and no theorem bounds its regret. Raises
     ValueError for numbers out of range and a ``prior_mean`` of the wrong shape.

@@ -47,7 +47,7 @@ class ShiryaevRoberts(HasState):
         shifts: sizes a > 0 in standard deviations of the residual; each in both directions, so G is twice their number.
         like: dtype and device of the statistics.
 
-    Cost: O(S G) a step, and a sum over (S, N, G).
+    Cost: O(S G) per step, and a sum over (S, N, G).
     """
 
     def __init__(
