@@ -4,7 +4,7 @@ The driver: ``run(recipes.sw_gp_ucb(...), problem, horizon)``. The parts, for a 
 space and time (``bandits_torch.kernels``), exact online models (``ArmGP``, ``OnlineGP``), confidence widths
 (``bandits_torch.theory``) and BoTorch acquisition functions (``bandits_torch.acquisition``).
 
-A name is imported when it is first used, so that ``bandits-torch --help`` need not wait for torch.
+A name is imported when it is first used, so ``bandits-torch --help`` need not wait for torch.
 """
 
 from importlib import import_module

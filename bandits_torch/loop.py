@@ -42,7 +42,7 @@ def run(
         horizon: T, number of steps.
         seed: seed of the rewards' noise; the same seed gives every policy the same noise at each step.
         progress: show a progress bar on standard error, if that is a terminal; a string is its title.
-        first_replicate: number of the first replicate, so that replicate k can be run alone.
+        first_replicate: number of the first replicate, so replicate k can be run alone.
         checkpoint: a file for the state of the run, written every ``every`` steps and after the last. A call with the
             same arguments and a newly built policy continues from there, and gives the result of an uninterrupted run
             bit for bit; a finished run returns its History again. Only one process may use the file at a time.

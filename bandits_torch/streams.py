@@ -1,6 +1,6 @@
 """Random numbers for replicates in a batch.
 
-Each replicate k has its own generator, seeded by (seed, purpose, k), so that it gives the same run alone as in a batch.
+Each replicate k has its own generator, seeded by (seed, purpose, k), so it gives the same run alone as in a batch.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ReplicateStreams:
             ``"schedule"`` (a policy's random schedules, drawn at different steps in each replicate),
             ``"network"`` (initial weights of neural networks) or ``"control"`` (which steps play a control); streams of
             different purposes are independent.
-        first: number of the first replicate, so that ``first=k, replicates=1`` is replicate k alone.
+        first: number of the first replicate, so ``first=k, replicates=1`` is replicate k alone.
         dtype, device: for the result. Numbers are drawn on the CPU in float64, so a GPU gets the same noise.
         like: a tensor whose dtype and device replace these.
 

@@ -103,7 +103,7 @@ class RecipeLaws:
         self._begins_anew(torch.tensor([True, False, True]))
 
     def _begins_anew(self, where: Tensor | None) -> None:
-        """Play, reset, and continue with negated rewards, so that policies that detect changes find some."""
+        """Play, reset, and continue with negated rewards, so policies that detect changes find some."""
         (policy, problem), (fresh, _) = self.build(), self.build()
         for step in range(1, self.horizon + 1):
             _play(policy, problem, step)

@@ -246,7 +246,7 @@ class DualMixtureBound(AcquisitionFunction):
 
     X are indices of the arms of an ``ArmGP``. Source: Flynn & Reeb 2024 (arXiv 2403.12732). For custom index policies:
     ``IndexPolicy(model, lambda model: DualMixtureBound(model, bound))``. The bounds are valid under the same conditions
-    as ``DualMixtureWidth``, whose width is one number for all arms, so that its band is at least as wide at each arm.
+    as ``DualMixtureWidth``, whose width is one number for all arms, so its band is at least as wide at each arm.
 
     Args:
         model: an ``ArmGP`` that does not drift.

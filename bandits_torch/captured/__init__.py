@@ -11,7 +11,7 @@ rounding; tests compare each with the first.
    ``UpperConfidenceBound.of``, ``CovarianceForm.condition`` and so on. A block is a CUDA graph on a GPU and a plain
    call on a CPU. Decisions of the host fall between blocks, after the same step as in a plain run: a restart at a fixed
    interval, larger buffers, the change from the factor form to the covariance form, a check of rounding errors.
-3. **Compiled blocks**: on a CPU with numba the same k steps as a loop over replicates and then over steps, so that the
+3. **Compiled blocks**: on a CPU with numba the same k steps as a loop over replicates and then over steps, so the
    state of a replicate stays in the cache. It works on the same state and repeats the arithmetic of (2) in scalar code.
    For an index policy, rows are folded every 32 steps and at the end of a block. A block that the loop cannot play is
    played as (2).

@@ -127,7 +127,7 @@ _NONE = torch.zeros(1, 1, 1, dtype=torch.float64)
 
 
 class CompiledBlocks(PlainCalls):
-    """Plays all steps of a block for one replicate before the next one, so that a replicate's state is read from memory
+    """Plays all steps of a block for one replicate before the next one, so a replicate's state is read from memory
     once a block and not once a step. Compiled by numba, which the extra ``fast`` installs.
 
     A block that the loop cannot play is played by ``PlainCalls``. ``said`` counts both. Arms differ from those of plain

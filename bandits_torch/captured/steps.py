@@ -200,7 +200,7 @@ class IndexSteps(CapturedSteps):
 
     @property
     def _full(self) -> bool:
-        """Whether the window is full, so that each new observation replaces the oldest."""
+        """Whether the window is full: each new observation then replaces the oldest."""
         return self.window is not None and self._held >= self.window
 
     def most(self, times: Sequence[float]) -> int:
@@ -462,7 +462,7 @@ class AveragingSteps(CapturedSteps):
     # -- between blocks --------------------------------------------------------------------------------
 
     def begin(self, steps: int, most: int) -> None:
-        """Discard the host's copy of the members' frames, so that it is read again."""
+        """Discard the host's copy of the members' frames, so it is read again."""
         self._frames: list[Tensor] | None = None  # the present frames of each part, on the CPU
         self._counting = [part.rows.new_ones(part.rows.shape[:2]) for part in self.parts]
         self._rates = [part.forgetting_rate.cpu() for part in self.parts]

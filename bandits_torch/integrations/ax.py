@@ -32,7 +32,7 @@ class BanditNode(ExternalGenerationNode):
     choice (its rank), and one per value for other choices. Fixed parameters are passed on. Points that are pending in
     Ax lower the variance (``Policy.choose_many``) and leave the mean unchanged. Ax also calls a completed trial pending
     while any metric lacks data; here such a trial is not pending. Points of the latest 50 trials that failed, were
-    abandoned or stopped early, or lack a finite value, count as pending, so that they are not generated forever.
+    abandoned or stopped early, or lack a finite value, count as pending, so they are not generated forever.
 
     If the objective's metric or direction changes, all trials are learned again. A value without a place, such as one
     that is none of a parameter's choices, None, or 0 on a logarithmic scale, is learned in the middle of all.

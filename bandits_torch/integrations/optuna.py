@@ -36,8 +36,8 @@ class BanditSampler(BaseSampler):
     Running trials count as pending (``Policy.choose_many``): they lower the variance and leave the mean unchanged. So
     ``n_jobs`` works, and so do several processes on one storage; a process sees which parameters the running trials of
     the others have suggested. Failed and pruned trials are not learned, and pruners do not use the sampler. Those among
-    the latest 50 trials count as pending, so that a point that fails is not sampled again and again. An infinite value
-    is learned as the worst (or best) finite value so far; until there is one, its trial counts as pending, too.
+    the latest 50 trials count as pending, so a point that fails is not sampled again and again. An infinite value
+    is learned as the worst (or best) finite value so far; until there is one, its trial also counts as pending.
 
     Args:
         policy: called with a ``Domain``, ``search`` and ``seed``; by default ``recipes.auto``. Other recipes, such as
@@ -81,7 +81,7 @@ class BanditSampler(BaseSampler):
         self._renew()
 
     def _renew(self) -> None:
-        """Draw another seed, and forget the policy, so that a new one learns all trials again."""
+        """Draw another seed, and forget the policy, so a new one learns all trials again."""
         self._seed = int(self._random.integers(2**31))
         self._study = ""
         self._axes: dict[str, Axis] = {}

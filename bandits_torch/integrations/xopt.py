@@ -51,7 +51,7 @@ class TimeVaryingUCBGenerator(Generator):
     that are still being learned. For limits that must hold use ``recipes.safe_gp_ucb``.
 
     Rows without a finite objective, constraints and time are not learned. Those among the latest 50 rows count as
-    pending (``Policy.choose_many``), so that a shot that fails is not chosen again and again. If earlier data change
+    pending (``Policy.choose_many``), so a shot that fails is not chosen again and again. If earlier data change
     (``remove_data``, ``reset_data``), or the objective's direction, a constraint or an attribute, all data are learned
     again.
 

@@ -62,7 +62,7 @@ class ArmCovarianceKernel(Kernel):
         i, j = self._arms(x1), self._arms(x2)
         if not diag:
             i, j = i.unsqueeze(-1), j.unsqueeze(-2)
-        # Batch dimensions are indexed too, so that no matrix is copied for each batch of inputs.
+        # Batch dimensions are indexed too, so no matrix is copied for each batch of inputs.
         trailing = 1 if diag else 2
         batch = [
             torch.arange(size, device=i.device).view(-1, *[1] * (self.covariance.dim() - 3 - b + trailing))

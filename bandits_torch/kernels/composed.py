@@ -179,7 +179,7 @@ class StackedKernel(Kernel):
         return all(kernel.is_stationary for kernel in self.kernels)
 
     def named_sub_kernels(self) -> Iterable[tuple[str, Kernel]]:
-        """None, so that GPyTorch does not broadcast their batch shapes with that of the stack."""
+        """None, so GPyTorch does not broadcast their batch shapes with that of the stack."""
         return ()
 
     def __getitem__(self, index: Any) -> Kernel:

@@ -147,7 +147,7 @@ class StateSpace:
 
     Built by ``constant``, ``exponential``, ``matern``, ``cosine`` and ``periodic``, and from these by ``+``, which
     stacks states, and ``*``, which takes their Kronecker product. The derivatives in a Matern state are in units of its
-    rate, so that the entries of P are about 1.
+    rate, so the entries of P are about 1.
 
     Attributes:
         components: independent terms of the covariance.

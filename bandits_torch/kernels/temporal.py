@@ -55,7 +55,7 @@ class TimeKernel(Kernel, ABC):
         if diag:
             return self.covariance(x1.squeeze(-1), x2.squeeze(-1))
         s, t = torch.broadcast_tensors(x1, x2.mT)
-        # One row of n m pairs, so that parameters of shape (*batch_shape, 1) broadcast as for a row of times.
+        # One row of n m pairs, so parameters of shape (*batch_shape, 1) broadcast as for a row of times.
         return self.covariance(s.flatten(-2), t.flatten(-2)).unflatten(-1, s.shape[-2:])
 
 

@@ -114,7 +114,7 @@ def remove_row(upper: Tensor, row: Tensor, whitened: Tensor, first: Tensor, out:
 
 
 def _write_new_factor(upper: Tensor, p: Tensor, q: Tensor, diagonal: Tensor, out: Tensor) -> None:
-    """out = C^T M^T, one panel of rows at a time from the top, so that ``out`` may overlap ``upper``."""
+    """out = C^T M^T, one panel of rows at a time from the top, so ``out`` may overlap ``upper``."""
     t = upper.shape[-1]
     whole = t // _BLOCK * _BLOCK
     edges = sorted({*range(0, whole, _PANEL), whole, t})

@@ -143,7 +143,7 @@ def learnable(
 
 
 def _powers_of_two(ranges: Tensor, dim: int, replicates: int) -> Tensor:
-    """``ranges`` rounded to powers of 2, so that a change of units is exact: (dim,) or (S, 1, dim). Raises ValueError
+    """``ranges`` rounded to powers of 2, so a change of units is exact: (dim,) or (S, 1, dim). Raises ValueError
     for ``ranges`` of the wrong shape, negative or not finite."""
     shaped = validation.tensor("ranges", ranges).shape in ((dim,), (replicates, dim))
     expected = f"({dim},), one number for each input, or ({replicates}, {dim})"
@@ -290,7 +290,7 @@ def fit_hyperparameters(
     """Maximise the marginal likelihood times the priors for each member, then rebuild the model once.
 
     BoTorch's ``fit_gpytorch_mll`` learns kernel, noise variance and a constant prior mean. It begins at the present
-    values and fits one member after the other, so that replicates do not depend on each other. If arms have different
+    values and fits one member after the other, so replicates do not depend on each other. If arms have different
     prior means, the mean of the first arm is learned, and the differences stay. The noise has BoTorch's log-normal
     prior, with median exp(-4) in units of the outputscale that ``learnable`` was given. For a single model::
 
@@ -305,7 +305,7 @@ def fit_hyperparameters(
         data: for some members, kernel inputs (n, D) and rewards less ``mean_offsets`` (n,), to fit instead of the
             observations held.
         seconds: limit for all fits together, shared equally. A fit stops after the round in which its share ends, and
-            keeps the values found. None: no limit, so that the result does not depend on the clock.
+            keeps the values found. None: no limit, so the result does not depend on the clock.
 
     Returns the members fitted. A member whose fit fails, or that has fewer than 2 rewards, does not change.
     Cost: O(n^3) per round for n <= ``most`` observations, up to 75 rounds a member; and a rebuild.

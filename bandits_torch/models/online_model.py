@@ -253,7 +253,7 @@ def put_back(*things: Any, shared: Iterable[Any] = ()) -> Iterator[None]:
 
 
 def held_elsewhere(module: torch.nn.Module, **parts: Any) -> None:
-    """Set attributes of ``module`` that another module owns, so that they are saved once and moved once."""
+    """Set attributes of ``module`` that another module owns, so they are saved once and moved once."""
     vars(module).update(parts)
 
 

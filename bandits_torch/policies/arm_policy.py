@@ -44,7 +44,7 @@ class ArmPolicy(Policy):
     Attributes:
         state: what observations change.
         needed: names of tensors (S,) in ``why`` that ``learned`` reads. An observation without them is refused.
-        fixed: whether a step reads no value of a tensor and all shapes stay the same, so that steps can be captured
+        fixed: whether a step reads no value of a tensor and all shapes stay the same, so steps can be captured
             (``run(..., capture=True)``).
 
     Raises ValueError unless sizes are integers >= 1.

@@ -42,7 +42,7 @@ class IndexPolicy(Policy):
         forgetting: the forgetting rule; default: keep all observations.
         search: how the acquisition is maximised over a domain.
         seed: seed of the policy's random numbers (Thompson sampling, search over a domain).
-        first_replicate: number of the first replicate, so that replicate k can be run alone.
+        first_replicate: number of the first replicate, so replicate k can be run alone.
 
     Ties between arms go to the smallest arm number. An arm whose index is NaN counts as one of index -inf; an arm that
     is not available is never chosen. On a domain ``choose`` takes a ``Domain`` instead of a mask of arms: other

@@ -20,7 +20,7 @@ class RandomPolicy(Policy):
             with at most 1 000 repetitions under inequality constraints.
         replicates: S.
         seed: seed of the draws, an integer >= 0.
-        first_replicate: number of the first replicate, so that replicate k can be run alone.
+        first_replicate: number of the first replicate, so replicate k can be run alone.
         device: where the returned arms are; points are on the device of their domain.
 
     Cost: O(S) per step, O(S N) with a mask. A mask is checked for an available arm unless it is the same tensor as in

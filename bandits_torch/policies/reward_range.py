@@ -41,7 +41,7 @@ class RewardRange(Described, HasState):
 
     Of independent, uniformly distributed rewards one of the first five is in doubt with probability 0.004
     (2 / 11^3 + 1 / 21^2), and the sixth with 2e-5 (1 / 3 11^-4). The factor is 10 at first, and not 3, because a policy
-    soon plays its best arms again, so that its first rewards lie close together.
+    soon plays its best arms again, so its first rewards lie close together.
 
     Args:
         like: dtype and device.

@@ -269,7 +269,7 @@ class MovingPeaks(SimulatedProblem):
     length in a random direction; all bounce off their limits. Defaults are scenario 2 (10 cones, heights 30
     to 70 with severity 7, widths 1 to 12 with severity 1, centres in [0, 100]^d moving by 1, uncorrelated),
     with the domain scaled to [0, 1]^d and rewards divided by 100. The original has d = 5, a change every 5000
-    evaluations, starting heights of 50 and no noise. Here d = 2, so that 100 arms resolve the peaks, ``period``
+    evaluations, starting heights of 50 and no noise. Here d = 2, so 100 arms resolve the peaks, ``period``
     is 500, and starting heights are uniform, as widths and centres are.
 
     Known beforehand: noise variance R^2; mean and variance of a landscape with these settings, from 256

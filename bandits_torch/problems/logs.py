@@ -50,7 +50,7 @@ class Log:
         contexts: (n, c) float64, the context of each pull; None: no contexts.
         context_names: if each context is one of M, their names; ``contexts`` is then (n, 1), with numbers 0 to M - 1.
         dated: whether times are dates, in seconds since 1970.
-        zoned: whether these dates have a time zone, so that they count in UTC; None: not known.
+        zoned: whether these dates have a time zone, and so count in UTC; None: not known.
 
     Raises ValueError for anything else, and for a pull of an arm that was not available.
     """
@@ -366,7 +366,7 @@ def _log_of(
 
 
 def _in_order(names: Collection[str]) -> list[str]:
-    """Names in alphabetical order; by size if all are numbers, so that arm 2 comes before arm 10."""
+    """Names in alphabetical order; by size if all are numbers, so arm 2 comes before arm 10."""
     try:
         return sorted(names, key=lambda name: (Decimal(name), name))
     except InvalidOperation:  # a word, or NaN, which has no place among numbers

@@ -93,7 +93,7 @@ class Problem(ABC):
         true_prior: the true prior, or the best in hindsight, for an oracle only; None if there is none.
         dim: d, the dimension of a ``ContinuousProblem``; 0 with arms.
         noise_scale: standard deviation of the normal noise, a number or (replicates,), unless ``noise`` is defined.
-        noise_is_added: whether ``noise`` depends on the step and the streams alone, not on the arms, so that it can be
+        noise_is_added: whether ``noise`` depends on the step and the streams alone, not on the arms, so it can be
             drawn before they are chosen (``run(..., capture=True)``).
         outcome_names: names of the outcomes measured with the reward.
     """
@@ -127,7 +127,7 @@ class Problem(ABC):
     def expected_rewards(self, step: int) -> Tensor:
         """Mean reward of every arm at step 1, 2, ...: (replicates, N). For the scorer only."""
 
-    # Of the last score: memory and write counts of expected rewards and mask, these tensors (kept alive, so that their
+    # Of the last score: memory and write counts of expected rewards and mask, these tensors (kept alive, so their
     # memory cannot belong to others), the rewards with the mask, and the best of them.
     _scored: tuple[list[Any], Any, Tensor, Tensor] | None = None
 
@@ -375,7 +375,7 @@ def options_of(name: str) -> dict[str, Any]:
 
 
 def needs_data(name: str) -> bool:
-    """Whether the problem ``name`` replays real data, so that ``make`` needs ``data``."""
+    """Whether the problem ``name`` replays real data, so ``make`` needs ``data``."""
     return registered(name).needs_data
 
 

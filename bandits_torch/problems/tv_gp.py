@@ -115,7 +115,7 @@ class DriftingPath:
 
     def _restart(self) -> None:
         self._streams = problem_streams(*self._source)
-        # f_0 ~ GP(0, k), one step before the first block, so that f_1 has the stationary law too.
+        # f_0 ~ GP(0, k), one step before the first block, so f_1 has the stationary law too.
         self._last = gp_draws(self._root, self._streams.normal(len(self._root)))  # (replicates, N)
         self._next = 0
 

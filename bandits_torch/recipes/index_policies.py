@@ -295,7 +295,7 @@ def tv_gp_ucb(
     ``"matern-3/2:50"`` (a length-scale), ``"exponential:0.03"``, ``"wiener:0.01"``; ``+`` averages several.
 
     ``stale``: over a domain, exponential forgetting drops an observation once it can change no mean by more than this
-    many prior standard deviations (``StaleObservations``), so that steps do not slow down. ``"wasserstein"`` drops
+    many prior standard deviations (``StaleObservations``), so steps do not slow down. ``"wasserstein"`` drops
     more, without that bound, also under a Matern kernel over time (``WassersteinForgetting``). None keeps all.
 
     Raises ValueError for any other ``time_kernel``, and for a ``stale`` that is not > 0 or has no effect.
@@ -570,7 +570,7 @@ def tv_cgp_ucb(
     and number, as for ``tv_gp_ucb``.
 
     ``stale``: exponential forgetting drops an observation once it can change no mean by more than this many prior
-    standard deviations (``StaleObservations``), so that steps do not slow down; None keeps all. ``window``: the number
+    standard deviations (``StaleObservations``), so steps do not slow down; None keeps all. ``window``: the number
     of observations held; ``stale`` then has no effect. ``context_dim``, ``context_kernel``, ``contexts``, ``combine``,
     ``num_contexts``: as for ``cgp_ucb``. With ``contexts`` no observation counts as stale, and ``ArmGP`` must support
     the kernel over time.

@@ -416,7 +416,7 @@ def pairwise_frank_wolfe(phi: Tensor, g: Tensor, w: Tensor, allowed: Tensor, tol
         P = P.index_put((rows, away), torch.where(left < 1e-15, 0.0, left))
         P = P.index_put((rows, to), P[rows, to] + d)
         # Woodbury with U = [phi_i, phi_j] and D = diag(d, -d) needs G = (D^{-1} + U^T S^{-1} U)^{-1}. The matrix is
-        # multiplied by d before it is inverted, so that d = 0 does not divide by zero.
+        # multiplied by d before it is inverted, so d = 0 does not divide by zero.
         m11, m22, m12 = 1 + d * a, d * b - 1, d * c
         det = (m11 * m22 - m12 * m12) / d.clamp_min(1e-300)
         G = torch.stack([torch.stack([m22, -m12], -1), torch.stack([-m12, m11], -1)], -2) / det[:, None, None]

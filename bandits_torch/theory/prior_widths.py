@@ -235,7 +235,7 @@ class PosteriorSafetyWidth(Width):
 def rank(draws: int, delta: float) -> int:
     """k = ceil((M + 1)(1 - delta)): the k-th least of M draws is exceeded with probability at most delta.
 
-    Raises ValueError unless 0 < ``delta`` < 1 and ``draws`` is an integer M >= 1/delta - 1, so that k <= M.
+    Raises ValueError unless 0 < ``delta`` < 1 and ``draws`` is an integer M >= 1/delta - 1, so k <= M.
     """
     validation.probability("delta", delta)
     k = math.ceil((validation.positive_integer("draws", draws) + 1) * (1 - delta) - 1e-9)  # against rounding

@@ -188,7 +188,7 @@ def plot_regret(
         labels: whether to write names beside the lines.
 
     Each line is labelled at its end with its name and final value. A single replicate has no band. Lines that end above
-    five times the median final value do not determine the scale, so that one bad policy does not flatten the others; if
+    five times the median final value do not determine the scale, so one bad policy does not flatten the others; if
     they end outside the axes, their labels have an arrow.
 
     Raises ValueError without a history to draw, and for ``random`` of the wrong shape.

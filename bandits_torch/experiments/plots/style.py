@@ -24,7 +24,7 @@ _MOST_POINTS = 1000  # of a line
 
 
 def looks(names: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Colour and dashes of each line by its name; ``random`` is grey, so that leaving it out changes no other line."""
+    """Colour and dashes of each line by its name; ``random`` is grey, so leaving it out changes no other line."""
     lines = [name for name in names if name != "random"]
     numbered = {
         name: (COLOURS[i % len(COLOURS)], DASHES[i // len(COLOURS) % len(DASHES)])

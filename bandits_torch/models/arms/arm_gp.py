@@ -64,7 +64,7 @@ class ArmGP(ArmModel):
         arms: the features.
         now: time of the latest observation, None before the first (always 0 for a static kernel).
 
-    Memory: observations are stored (24 bytes each; float32: 20), so that they can be removed.
+    Memory: observations are stored (24 bytes each; float32: 20), so they can be removed.
 
     Source: Rasmussen & Williams 2006, ch. 2, in the recursive form derived in ``CovarianceForm`` and ``FactorForm``.
 

@@ -107,7 +107,7 @@ class ArmBelief(PlainState):
             self.form.keeps_faint_points = self.forgets
         self.observations = ObservationBuffer(b, self.prior_mean.dtype, self.prior_mean.device)
         self.now = None if self.drifts else 0.0
-        # Each member is checked for rounding errors separately, so that a replicate does not depend on the others.
+        # Each member is checked for rounding errors separately, so a replicate does not depend on the others.
         self._learned, self._next_look = 0, _FIRST_PAUSE
         self._pauses, self._looks = [_FIRST_PAUSE] * b, [_FIRST_PAUSE] * b
 

@@ -7,7 +7,7 @@ W = diag(c / lambda) and y the sums of their residuals:
     P = K - K W^{1/2} B^{-1} W^{1/2} K,    mean = K W^{1/2} B^{-1} (lambda c)^{-1/2} y,    B = I + W^{1/2} K W^{1/2}
 
 (Rasmussen & Williams 2006, equations 3.26-3.27), both as products of whitened factors, which stay bounded.
-A point without observations has a row of I in B, so that points need not be packed.
+A point without observations has a row of I in B, so points need not be packed.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class Form(ResizableState):
         gain, surprise: (b,), 1/2 log det(I + K_t / lambda) and r^T (K_t + lambda I)^{-1} r for the residuals r. Each
             observation adds a term to both; together they give the log evidence.
         removed: (b,), surprise removed since the last rebuild.
-        suspect: (b,), whether removals since then have lost too many digits, so that a rebuild is due.
+        suspect: (b,), whether removals since then have lost too many digits, so a rebuild is due.
     """
 
     name: str

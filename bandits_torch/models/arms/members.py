@@ -175,7 +175,7 @@ class RecursiveMembers(MembersOverArms):
         m += G^{-1} c (y - mean_i) / v,    W gets the row G^{-1} c / sqrt(v).
 
     The diagonals of R + W^T W, which reduce the variances, are stored separately. A fold sets R to
-    G (R + W^T W) G^T and G to I. 1 / 24 of the members fold at every step, so that all steps cost the same.
+    G (R + W^T W) G^T and G to I. 1 / 24 of the members fold at every step, so all steps cost the same.
 
     Args: as for ``ArmMembers``.
 
@@ -183,7 +183,7 @@ class RecursiveMembers(MembersOverArms):
         frame: (P, s, s), G.
         mean: (S, P, s, N), m.
         reduction: (S, P, s (s + 1) / 2, N), the diagonals of R + W^T W, block by block.
-        rows: (P, S, s n, s n), R; n is N, or the rank r. Members come first, so that those that fold are contiguous.
+        rows: (P, S, s n, s n), R; n is N, or the rank r. Members come first, so those that fold are contiguous.
         pending: (P, S, 24, s, n), W.
         turn: the row of ``pending`` to write next.
 

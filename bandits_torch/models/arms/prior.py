@@ -151,7 +151,7 @@ class ArmPrior(torch.nn.Module):
         return self._present[1]
 
     def forget_hyperparameters(self) -> None:
-        """Drop cached values, so that the time kernel's hyperparameters are read again."""
+        """Drop cached values, so the time kernel's hyperparameters are read again."""
         self._last_drift = self._present = None
 
     def _apply(self, *args: Any, **kwargs: Any) -> ArmPrior:
@@ -174,7 +174,7 @@ class ArmPrior(torch.nn.Module):
         return value if member_dims else value.unsqueeze(-2)
 
     def _as_time(self, t: Tensor | float) -> Tensor | float:
-        """A time for the kernel. Numbers stay numbers, so that differences are computed in float64."""
+        """A time for the kernel. Numbers stay numbers, so differences are computed in float64."""
         return t.reshape(*t.shape[:-2], *self.model_batch_shape, t.shape[-1]) if isinstance(t, Tensor) else t
 
     def _evaluate(self, x1: Tensor, x2: Tensor) -> Tensor:
@@ -297,7 +297,7 @@ class StateSpacePrior(ArmPrior):
         return total.reshape(*arm.shape, arm.shape[-1])
 
     def forget_hyperparameters(self) -> None:
-        """Drop cached values, so that the kernels' hyperparameters are read again."""
+        """Drop cached values, so the kernels' hyperparameters are read again."""
         super().forget_hyperparameters()
         vars(self).update(_spaces=None, _components=None, _last_step=None)
 

@@ -23,7 +23,7 @@ class StateSpaceForm(ResizableState):
         f(i, t) = sum_c h_c(t)^T z_c(i, t),   Cov z_c(t) = K_c (x) P_c (x) W_c,
         z_c(t + dt) = (A_c(dt) (x) I) z_c(t) + q
 
-    with h_c(t) = h_c (x) waves(t - origin). Cycles are stored in coordinates that rotate with them, so that a cycle
+    with h_c(t) = h_c (x) waves(t - origin). Cycles are stored in coordinates that rotate with them, so a cycle
     alone does not change, and its periods add no rounding errors. The prior covariance of z is the same at every time.
     With G the product of the A since the last fold,
 

@@ -70,7 +70,7 @@ class GaussianPrior:
         return self.prior_mean(x).to(self.noise_variance)
 
     def covariance(self, x1: Tensor, x2: Tensor) -> Tensor:
-        """k(x1, x2) as a tensor, never lazy, so that GPyTorch's settings have no effect."""
+        """k(x1, x2) as a tensor, never lazy, so GPyTorch's settings have no effect."""
         batch = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
         x1, x2 = (x.expand(*batch, *x.shape[-2:]) for x in (x1, x2))
         with lazily_evaluate_kernels(False):

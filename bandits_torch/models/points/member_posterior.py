@@ -240,7 +240,7 @@ class MemberMixture(Model):
 
         m = o + sum w_p mu_p,    v = sum w_p (s_p v_p + (mu_p + o - m)^2).
 
-    Differentiable in X, so that any analytic acquisition function of BoTorch can be maximised over it.
+    Differentiable in X, so any analytic acquisition function of BoTorch can be maximised over it.
 
     Args:
         members: P Gaussian processes in S replicates; the mixture's batch shape is (S,).

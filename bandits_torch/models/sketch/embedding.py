@@ -25,8 +25,8 @@ _ARMS_AT_ONCE = 8192  # columns solved together by default: they fit a core's ca
 class GrowingRows:
     """Rows (m, N) in blocks of memory with spare capacity.
 
-    Up to 64 MiB a full block is copied into a larger one, so that products read one matrix. Above that a new block is
-    added, so that memory never holds the rows twice.
+    Up to 64 MiB a full block is copied into a larger one, so products read one matrix. Above that a new block is
+    added, so memory never holds the rows twice.
 
     Args:
         like: a tensor with N columns; its dtype and device are used.

@@ -32,7 +32,7 @@ class FeatureSource(Described, ABC):
     def learnt(self, replicate: int, counts: Tensor, sums: Tensor) -> Tensor:
         """phi of a later block, (N, p), from the epoch's pulls and summed rewards of each arm, (N,) each.
 
-        Returns the tensor of ``initial`` itself if the features never changed, so that designs are not solved again.
+        Returns the tensor of ``initial`` itself if the features never changed, so designs are not solved again.
         """
 
 
