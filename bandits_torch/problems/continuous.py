@@ -164,7 +164,7 @@ class DynamicFunction(ContinuousProblem):
     moments from step 1 to T. ``time(step)`` is the step. ``best``, the reference of the regret, is computed
     numerically.
 
-    Known beforehand: a Matern 5/2 kernel of lengthscale 0.3 sqrt(d) (a guess: the function is not a draw from it);
+    Known in advance: a Matern 5/2 kernel of lengthscale 0.3 sqrt(d) (a guess: the function is not a draw from it);
     noise variance R^2, at least 1e-6; from these points and moments, B = the largest norm of the function's fits
     (``regularised_norm``), the forgetting rate that gives the correlation over a tenth of the horizon, and both
     variation budgets (in the RKHS norm those of such fits to the changes); and four candidate priors: that kernel

@@ -322,7 +322,7 @@ class RegressionTable(StationaryProblem):
     """Regression data as a bandit: each row is an arm, and its target is the expected reward.
 
     Features (other columns of numbers) and target are standardised; rows with a missing value are dropped. Known
-    beforehand: a squared exponential kernel and the noise variance R^2, at least 1e-6.
+    in advance: a squared exponential kernel and the noise variance R^2, at least 1e-6.
 
     Args:
         data: path of a CSV or Parquet file with a header, or of an NPZ file with arrays ``X`` (N, d) and ``y`` (N,).

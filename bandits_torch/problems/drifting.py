@@ -44,7 +44,7 @@ class SwitchingFunctions(SimulatedProblem):
     (``(0.15, 0.5)``). They place the arms on the unit sphere of R^10 (``layout="sphere", dim=10``), where a
     lengthscale of 0.2 leaves arms nearly independent; the default here is correlated arms in [0, 1].
 
-    Known beforehand: the kernel of the draws before scaling, noise variance R^2, B = the largest RKHS norm
+    Known in advance: the kernel of the draws before scaling, noise variance R^2, B = the largest RKHS norm
     among the pieces, both variation budgets (sums over the switches of the largest change of any arm, and of the
     RKHS norm of the change), and a forgetting rate. With m switches at random steps, its correlation of successive
     steps is their average correlation: (1 - eps)^{1/2} = 1 - m/T for fresh draws, 1 - 2m/T for changes of sign.
@@ -154,7 +154,7 @@ class DriftingCosine(SimulatedProblem):
     the phase phi is 0 until step 1000, rises linearly to pi at 3000, stays, rises from 4000 to 2 pi at 6000
     and stays; other horizons scale these steps.
 
-    Known beforehand: noise variance R^2; a squared exponential kernel of variance 0.8^2/2 and, unless another is given,
+    Known in advance: noise variance R^2; a squared exponential kernel of variance 0.8^2/2 and, unless another is given,
     lengthscale sqrt(d)/3 (to second order in the distance, the covariance of r averaged over theta and phase);
     B = the largest norm, over all phases, of the wave fitted on the arms to within the noise (``regularised_norm``);
     both variation budgets, exactly, one in the RKHS norm on the arms (``norm_on_arms``); and the forgetting rate
@@ -272,7 +272,7 @@ class MovingPeaks(SimulatedProblem):
     evaluations, starting heights of 50 and no noise. Here d = 2, so 100 arms resolve the peaks, ``period``
     is 500, and starting heights are uniform, as widths and centres are.
 
-    Known beforehand: noise variance R^2; mean and variance of a landscape with these settings, from 256
+    Known in advance: noise variance R^2; mean and variance of a landscape with these settings, from 256
     others; a kernel of that variance (at the default settings Matern 3/2 with lengthscale 0.3 has the highest
     likelihood of those 256 among the squared exponential and Matern kernels tried); B = the largest norm of a
     landscape of the run, fitted about the mean to within the noise (``regularised_norm``); both variation

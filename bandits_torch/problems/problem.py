@@ -1,4 +1,4 @@
-"""The base class of problems, what is known of one beforehand (``Knowledge``), and the registry of named problems."""
+"""The base class of problems, what is known of one in advance (``Knowledge``), and the registry of named problems."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Problem(ABC):
         arms: (N, d) features of the arms.
         replicates: number of reward functions in the batch; 1 serves any number of replicates, with one function
             and independent noise.
-        knowledge: what a user knows beforehand.
+        knowledge: what a user knows in advance.
         horizon: the last step, None without an end.
         true_prior: the true prior, or the best in hindsight, for an oracle only; None if there is none.
         dim: d, the dimension of a ``ContinuousProblem``; 0 with arms.

@@ -267,7 +267,7 @@ def _split(
     return past_rows, rewards, times
 
 
-# --- what is known beforehand ---
+# --- what is known in advance ---
 
 _NORM_ROWS = 100  # past rows, at most, for the bound on the RKHS norm
 

@@ -181,7 +181,7 @@ class GPDraws(StationaryProblem):
     The second experiment of Chowdhury & Gopalan (2017), section 6: 100 points uniform in [0, 1], squared
     exponential or Matern 5/2 kernel of lengthscale 0.2, R^2 = 1 % of each function's range.
 
-    Known beforehand: the kernel, noise variance R^2, B = the RKHS norm of the draw on the arms.
+    Known in advance: the kernel, noise variance R^2, B = the RKHS norm of the draw on the arms.
 
     Args:
         kernel: ``"se"`` or ``"matern"``, with smoothness ``nu``.
@@ -226,7 +226,7 @@ class RKHSFunctions(GPDraws):
     variance s; here y is such a draw plus noise of variance s = ``sample_noise``. The RKHS norm of f is
     B = sqrt(alpha^T K alpha) (the paper prints B^2 = f^T K f; f^T K^{-1} f is meant, and equals this).
 
-    Known beforehand: the kernel, noise variance R^2, B exactly.
+    Known in advance: the kernel, noise variance R^2, B exactly.
 
     Args:
         sample_noise: s, in squared units of reward.
@@ -309,7 +309,7 @@ class StandardFunction(StationaryProblem):
     lengthscale 0.2, R^2 = 1 % of the range. The paper does not give its scaling; here the domain is scaled to
     [0, 1]^d, and rewards are scaled.
 
-    Known beforehand: the kernel (a guess: the function is not a draw from it), noise variance R^2,
+    Known in advance: the kernel (a guess: the function is not a draw from it), noise variance R^2,
     B = the norm of the function fitted on the arms to within the noise (``regularised_norm``).
 
     Args:
@@ -404,7 +404,7 @@ class Hills(StationaryProblem):
     0.015 or 0.02 reach the neighbouring tops, where even 1e-10 of their height identifies the prior without a visit
     (benchmarks/papers: sensitivity table).
 
-    Known beforehand: the eleven priors and the noise variance R^2, but not which prior is true; the prior mean,
+    Known in advance: the eleven priors and the noise variance R^2, but not which prior is true; the prior mean,
     averaged over the priors; and B = the norm of the draw's fit about that mean (``regularised_norm``).
 
     Args:
