@@ -23,7 +23,7 @@ class Turn:
         self.own()
 
     def own(self) -> None:
-        """Make the present process the one that may enter."""
+        """Make the current process the one that may enter."""
         if getattr(self, "_process", None) != os.getpid():
             self._lock, self._process = threading.RLock(), os.getpid()
 
@@ -70,9 +70,9 @@ DEFAULT = untouched(torch.get_num_threads())  # at import; None: another number 
 
 
 def threads_for(numbers: int) -> int:
-    """The number of threads for a step that reads this many numbers: one below two million, else the present number.
+    """The number of threads for a step that reads this many numbers: one below two million, else the current number.
 
-    It is always the present number if the user has set it: by ``OMP_NUM_THREADS`` or ``MKL_NUM_THREADS``, by
+    It is always the current number if the user has set it: by ``OMP_NUM_THREADS`` or ``MKL_NUM_THREADS``, by
     ``exactly``, or by ``torch.set_num_threads`` to a number other than the default.
     """
     now = torch.get_num_threads()

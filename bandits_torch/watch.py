@@ -1,4 +1,4 @@
-"""Views of a live system: its present beliefs, its questions and rewards, and alarms about changes of the rewards."""
+"""Views of a live system: its current beliefs, its questions and rewards, and alarms about changes of the rewards."""
 
 from __future__ import annotations
 
@@ -307,7 +307,7 @@ class Watched:
         return list(range(self.num_arms)) if self.names is None else list(self.names)
 
     def beliefs(self, at: Any = None, *, level: float = 0.9, context: Any = None) -> pd.DataFrame:
-        """The present posterior of every arm's expected reward: a row for each arm (and replicate, if several).
+        """The current posterior of every arm's expected reward: a row for each arm (and replicate, if several).
 
         * ``arm``: name, or number.
         * ``mean``, ``lower``, ``upper``: posterior mean of the expected reward, and the central interval that contains

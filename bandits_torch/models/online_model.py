@@ -146,7 +146,7 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):
         """A copy whose batch shape is ``batch_shape``, to which the shape of the model must broadcast."""
 
     def with_arms(self, arms: Tensor, prior_mean: float | Tensor | None = None) -> OnlineModel:
-        """A model with these arms, (n, d), after the present ones. Raises ValueError unless it is an ``ArmGP``."""
+        """A model with these arms, (n, d), after the current ones. Raises ValueError unless it is an ``ArmGP``."""
         raise ValueError(f"model must be an ArmGP to take up more arms, got {type(self).__name__}")
 
     def trace(self) -> dict[str, Tensor | float]:

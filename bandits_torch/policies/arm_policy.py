@@ -97,7 +97,7 @@ class ArmPolicy(Policy):
         return None
 
     def mean_rewards(self) -> Tensor | None:
-        """``means`` of the present state."""
+        """``means`` of the current state."""
         return self.means(self.state)
 
     def check(self, observation: Observation) -> None:

@@ -244,7 +244,7 @@ class PhasedElimination(Policy):
     If an arm is not available, the next in the order is played. If no arm of the batch is available, the available arm
     with the largest variance is played, a remaining one if possible. A reward outside the plan also counts as a step of
     the batch. Rewards of a batch may arrive in any order. When arms are added or removed (``AskTell``), a new interval
-    begins with the present arms and the width for their number; the bound counts each such change as one more restart.
+    begins with the current arms and the width for their number; the bound counts each such change as one more restart.
 
     Cost of a batch: n_i steps of the model to plan it, and n_i to learn it.
 

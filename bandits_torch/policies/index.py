@@ -258,7 +258,7 @@ class IndexPolicy(Policy):
 
         Args:
             arms, prior_mean: see ``ArmGP.with_arms``, which has the same cost.
-            width: replaces the policy's width; needed if that, or its gain, was made for the present arms.
+            width: replaces the policy's width; needed if that, or its gain, was made for the current arms.
 
         A state saved later can be loaded into a policy built with all arms. Raises ValueError, with nothing changed, if
         the width is missing, and as ``ArmGP.with_arms``.

@@ -24,7 +24,7 @@ class CostlyMoves(WrappingPolicy):
       still hold. Coordinates that are fixed at a step have no limit.
     * A price (``move_price``): over arms it is paid for every switch; over a domain for a move across the whole range
       of a coordinate, and in proportion for a shorter move. With v = mean + width * deviation of the inner policy, x
-      the present setting, and z the inner policy's choice, the policy moves if x is not available or
+      the current setting, and z the inner policy's choice, the policy moves if x is not available or
 
           stay |v(z) - v(x)| >= price of the move from x to z,
 
@@ -34,7 +34,7 @@ class CostlyMoves(WrappingPolicy):
 
     Until two rewards differ, a policy that learns the unit of rewards uses 1 as the unit.
 
-    The present setting is that of the latest choice, whether learned, pending (``AskTell``: open) or dropped; if
+    The current setting is that of the latest choice, whether learned, pending (``AskTell``: open) or dropped; if
     observations lack their ``why``, that of the latest learned one. Without ``start_at`` the first move is free.
 
     Args:
@@ -121,7 +121,7 @@ class CostlyMoves(WrappingPolicy):
     # -- one step --------------------------------------------------------------------------------------
 
     def choose(self, time: float, available: Any = None) -> Choice:
-        """The inner policy's choice within reach, or the present setting if a move is not worth its price."""
+        """The inner policy's choice within reach, or the current setting if a move is not worth its price."""
         domain = self.domain if available is None else available
         within = available
         if self.domain is not None and isinstance(domain, Domain) and self.max_move is not None:
@@ -137,12 +137,12 @@ class CostlyMoves(WrappingPolicy):
 
     @property
     def _is_somewhere(self) -> bool:
-        """Whether the present setting is known."""
+        """Whether the current setting is known."""
         return bool((self._last >= 0).all()) if self.domain is None else bool(self._last.isfinite().all())
 
     @torch.no_grad()
     def _worth_it(self, arm: Tensor, time: float, available: Any) -> Tensor:
-        """``arm``, or the present setting if the move is not worth its price."""
+        """``arm``, or the current setting if the move is not worth its price."""
         x, S = self._last.to(arm), self.replicates
         if self.domain is None:
             mean, variance = self.marginals(time)

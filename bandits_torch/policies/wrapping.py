@@ -193,7 +193,7 @@ class StandardisedPolicy(WrappingPolicy):
             self._told, self._count = [], self.warm_up
 
     def learn(self, observation: Observation) -> None:
-        """Learn the reward in the present unit or, if a new unit is due, all rewards in the unit computed from them. If
+        """Learn the reward in the current unit or, if a new unit is due, all rewards in the unit computed from them. If
         one is refused, nothing changes."""
         reward = validation.of_shape("reward", observation.reward, (self.replicates,))
         count = self._count + 1
@@ -317,7 +317,7 @@ class DoublingTrick(WrappingPolicy):
         return {"phase": 0, "_count": 0}
 
     def _restarted(self, where: Tensor | None) -> None:
-        """Return to phase 0; if only some replicates restart, they begin the present phase anew."""
+        """Return to phase 0; if only some replicates restart, they begin the current phase anew."""
         if where is None or bool(where.all()):
             self._begin_phase(0)
 

@@ -98,7 +98,7 @@ class ArmBelief(PlainState):
         return self.form.name
 
     def start(self, form: str, noise_variance: Tensor | None = None) -> None:
-        """Start without observations, in the given form, with the present hyperparameters."""
+        """Start without observations, in the given form, with the current hyperparameters."""
         self.prior.forget_hyperparameters()
         b = self.prior_mean.shape[0]
         noise = self._own(self.noise_variance) if noise_variance is None else noise_variance
@@ -115,7 +115,7 @@ class ArmBelief(PlainState):
 
     def check_spread(self, time: float | None, form: str | None = None) -> None:
         """Raise ValueError if the prior variance at ``time`` is so large compared with the noise that rounding would
-        destroy a posterior in ``form`` (default: the present one). Not checked on a GPU, to avoid waiting for it.
+        destroy a posterior in ``form`` (default: the current one). Not checked on a GPU, to avoid waiting for it.
         """
         if not self.grows or time is None or (form or self.form_name) == "covariance":
             return
@@ -289,7 +289,7 @@ class ArmBelief(PlainState):
                 self._mend(self.now or 0.0, (suspect & ~emptied).tolist())
 
     def _present(self) -> Tensor | float:
-        """k_time(now, now): the present prior covariance in units of K."""
+        """k_time(now, now): the current prior covariance in units of K."""
         return 1.0 if self.now is None else self.form.prior.present(self.now)
 
     # -- the form --------------------------------------------------------------------------------------
@@ -379,7 +379,7 @@ class ArmBelief(PlainState):
             self.now = None
 
     def relearn(self, form: str) -> None:
-        """Start again in the given form, with the present hyperparameters, and learn the observations held."""
+        """Start again in the given form, with the current hyperparameters, and learn the observations held."""
         arm, reward, time, valid = self.observations.held()
         noise = self.observations.noises(torch.nan)
         latest = self.now

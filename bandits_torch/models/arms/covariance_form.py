@@ -261,7 +261,7 @@ class CovarianceForm(Form):
     and a minus for a removal. A step reads one row of C, O(w N). After w = 32 rows C_0 becomes C (``fold``), by one
     product of matrices instead of 32 passes over C, which are limited by the speed of memory. Under drift over 1 000
     arms or more w is 64. With few arms, b N^2 < 10^6 under a static prior and b N^2 < 50 000 under drift, w is 1 and
-    C_0 is C. The present mean and variance of every arm, (b, N), are stored.
+    C_0 is C. The current mean and variance of every arm, (b, N), are stored.
 
     Memory O(b N^2) for C_0 and O(q N^2) for K.
 

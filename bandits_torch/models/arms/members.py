@@ -114,7 +114,7 @@ class MembersOverArms(Described, PlainState):
     def learn_now(
         self, arm: Tensor, residual: Tensor, variance: Tensor, turn: int, where: Tensor | None = None
     ) -> None:
-        """``observe_residuals`` at the present time; ``turn`` is the row of ``pending`` to write."""
+        """``observe_residuals`` at the current time; ``turn`` is the row of ``pending`` to write."""
         for part, (left, own, *here) in self._each(residual, variance, where):
             part.learn_now(arm, left, own, turn, *here)
 

@@ -135,7 +135,7 @@ class OnlineGP(OnlineModel):
         Args:
             fitted: a model with one output, no batch and one noise variance. Its outcome transform is ``Standardize``
                 or none; its input transform treats every point alike (``Normalize``, ``Warp``, ``Round``, ...).
-            running: True to standardise by mean and deviation of the present observations, after each ``observe`` and
+            running: True to standardise by mean and deviation of the current observations, after each ``observe`` and
                 ``forget``: the predictions are those of a new ``SingleTaskGP`` with the same hyperparameters. With
                 ``forget``, level and scale follow a drift. Costs O(t^2) more per observation.
 
@@ -148,7 +148,7 @@ class OnlineGP(OnlineModel):
         return model
 
     def to_botorch(self) -> SingleTaskGP:
-        """A ``SingleTaskGP`` with the present hyperparameters, transforms and observations. O(t^3) when it predicts.
+        """A ``SingleTaskGP`` with the current hyperparameters, transforms and observations. O(t^3) when it predicts.
 
         Raises ValueError for a batch of models, without observations, and if some have their own noise variances.
         """
@@ -161,7 +161,7 @@ class OnlineGP(OnlineModel):
         validation.require(not self.data.own_noise, "model", "one conditioned with noise=", expected)
 
     def refit(self, **options: Any) -> None:
-        """Fit kernel, noise, prior mean and transforms to the present observations, as BoTorch does.
+        """Fit kernel, noise, prior mean and transforms to the current observations, as BoTorch does.
 
         ``options``: of ``fit_gpytorch_mll``. Cost: O(t^3) per iteration. Raises ValueError for a batch of models and
         without observations. If the fit fails, the model does not change.

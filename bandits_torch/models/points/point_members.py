@@ -65,11 +65,11 @@ class PointMembers(MemberPosterior, HasState, Described):
     forgetting, (1 - eps)^{tau / 2}, or Matern 3/2 if ``timescale`` is finite.
 
     At most ``capacity`` observations are held. A further one replaces one of the older half: the one with the least
-    information about the present function, averaged over the members by their weights,
+    information about the current function, averaged over the members by their weights,
 
         1/2 ln(1 + rho^2 c / lambda),   rho = k_T(its age),   c = its variance given the others.
 
-    Let s^2 be variances of the present function under a member whose hyperparameters do not change. Then
+    Let s^2 be variances of the current function under a member whose hyperparameters do not change. Then
 
         (1 - rho^2) s^2_held <= s^2_all <= s^2_held,                     rho = (1 - eps)^{tau / 2},
         lambda / (lambda + c) s^2_without <= s^2_with <= s^2_without     for each dropped observation,
@@ -284,7 +284,7 @@ class WideningMembers(PointMembers):
         bounds and others: see ``PointMembers``.
 
     Attributes:
-        low, high: (S, 1, d), the present box; infinite before the first observation of an input.
+        low, high: (S, 1, d), the current box; infinite before the first observation of an input.
 
     Cost: another O(S P n^3) when the box widens. Source: as ``PointMembers``. Raises ValueError as it does.
     """
@@ -439,7 +439,7 @@ class LogLikelihood(torch.autograd.Function):
 def refine(members: PointMembers, chosen: Tensor, like: Tensor, rounds: int) -> Tensor:
     """Likelier hyperparameters for some members of each replicate, theta (S, K, d + 1) as in ``log_posterior``.
 
-    For each member one search (L-BFGS-B, at most ``rounds`` iterations) starts at its present hyperparameters and
+    For each member one search (L-BFGS-B, at most ``rounds`` iterations) starts at its current hyperparameters and
     another at those of ``like``; for ``like`` itself at its initial ones. The best of both results and the present
     hyperparameters is returned, within bounds: length-scales in [0.03, 10], noise in [1e-4, 3]. The searches do not
     depend on each other. A member whose targets are all 0 does not change.

@@ -599,7 +599,7 @@ class OneStep(StoredFeatures):
 
 
 class WatchedArms(HasState):
-    """The present posterior variance of n arms, at O(n m) per pull instead of O(N m) for all arms.
+    """The current posterior variance of n arms, at O(n m) per pull instead of O(N m) for all arms.
 
     Args:
         sketch: the posterior. Its later observations and dictionaries are taken into account.
@@ -629,7 +629,7 @@ class WatchedArms(HasState):
         return self._up_to_date().clamp_min(0.0)
 
     def _now(self) -> tuple[int, int]:
-        """The numbers of the present dictionary and of the last pass over all arms."""
+        """The numbers of the current dictionary and of the last pass over all arms."""
         return self._sketch.draws, self._sketch.marginals.settled
 
     def _up_to_date(self) -> Tensor:

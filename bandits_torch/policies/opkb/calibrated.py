@@ -103,7 +103,7 @@ class CalibratedOPKB(Policy):
 
     No quantity depends on the horizon. Under slow drift it restarts whenever the change since the last restart is
     detectable. Unavailable arms are excluded from the draw. Rewards may arrive in any order. When arms are added or
-    retired (``AskTell``), it forgets everything and starts again with the present arms, as after an alarm.
+    retired (``AskTell``), it forgets everything and starts again with the current arms, as after an alarm.
 
     Measured over 100 000 steps without change (draws of a GP, d = 1, noise 0.1): 38 false alarms at ``run_length`` 1e3
     (guarantee: at most 100 on average), and 6 at 1e4 (guarantee: 10); ``python -m benchmarks.papers hong detection``
