@@ -1,4 +1,4 @@
-"""Descriptions of how objects were built, as plain values by path: to compare two objects, or build one anew.
+"""Descriptions of how objects were built, as plain values by path: to compare two objects, or to rebuild one.
 
 A ``Described`` records its constructor's arguments; a subclass needs no code for this. Its description contains the
 arguments of its parts, the structure and hyperparameters of kernels, the values that functions enclose, and the

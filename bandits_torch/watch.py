@@ -57,10 +57,10 @@ class ArmTest:
 
         up <- max(0, up + z - k),    down <- max(0, down - z - k),    for k = 1/2 and k = 1.
 
-    A sum above 8.75 (k = 1/2: a small change) or 4.4 (k = 1: a large change) raises an alarm, and the test starts anew.
-    Ranks, and so the rate of false alarms, do not depend on the unit or the distribution of rewards. Rewards with only
-    two values raise an alarm if the log-likelihood ratio of a change within the latest 100 rewards, as in GLR-klUCB,
-    exceeds 10.25 nats.
+    A sum above 8.75 (k = 1/2: a small change) or 4.4 (k = 1: a large change) raises an alarm, and the test starts
+    again. Ranks, and so the rate of false alarms, do not depend on the unit or the distribution of rewards. Rewards
+    with only two values raise an alarm if the log-likelihood ratio of a change within the latest 100 rewards, as in
+    GLR-klUCB, exceeds 10.25 nats.
 
     While nothing changes, there is at most one false alarm in 10 000 rewards on average
     (``tests/test_watch_alarms.py``; 0.6 in a simulation of 3 10^6 rewards). For each further nat beyond a limit, an

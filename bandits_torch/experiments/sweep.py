@@ -232,7 +232,7 @@ class FromStep(Problem):
 
 @dataclass(frozen=True)
 class Starts:
-    """Regret of policies that were built anew at each of K starts.
+    """Regret of policies that were newly built at each of K starts.
 
     Attributes:
         regret: by policy, (K,) mean regret per step from each start to the next, averaged over replicates.
@@ -271,7 +271,7 @@ def play_starts(
     progress: bool = False,
     capture: bool | int | str = False,
 ) -> Starts:
-    """Play policies, built anew at each start, on stretches of a problem that do not overlap.
+    """Play policies, newly built at each start, on stretches of a problem that do not overlap.
 
     Args:
         problem: its first T steps are cut into stretches (``starts_of``).

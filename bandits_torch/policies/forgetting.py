@@ -349,7 +349,7 @@ class LikelihoodWindow(SlidingWindow):
         return {"_choice": first, "_since": first.clone()}
 
     def observed(self, point: Callable[[], Tensor], reward: Tensor, model: OnlineModel) -> None:
-        """Score the reward under every candidate, and choose anew every ``every`` observations. The model then learns
+        """Score the reward under every candidate, and choose again every ``every`` observations. The model then learns
         the whole window again, in replicates whose window is longer than what it holds."""
         self._densities.observe(model, point(), reward.reshape(model.batch_shape))
         self._since += 1

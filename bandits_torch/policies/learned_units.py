@@ -111,7 +111,7 @@ class RewardFrame(Described, HasState):
         return near / self.factor
 
     def reset(self, where: Tensor | None = None) -> None:
-        """Forget everything. With ``where`` nothing changes: replicates that start anew keep their frame."""
+        """Forget everything. With ``where`` nothing changes: replicates that start again keep their frame."""
         if where is None:
             super().reset()
 
@@ -355,7 +355,7 @@ class MemberScale(Described, HasState):
 
 
 class FirstRewards(HasState):
-    """Holds the first five rewards. At the fifth, ``RewardFrame.settle`` sets origin and unit anew. Members in the
+    """Holds the first five rewards. At the fifth, ``RewardFrame.settle`` sets origin and unit again. Members in the
     frame are then as if they had learned the five in the new frame; their weights stay.
 
     Nothing is settled if no member is in the frame, or if the model cannot ``condition_mean``.
@@ -382,7 +382,7 @@ class FirstRewards(HasState):
         return {"settled": torch.full((self.frame.replicates,), not settles, device=device), "_held": []}
 
     def _restarted(self, where: Tensor | None) -> None:
-        """If only some replicates start anew, the frame does not change."""
+        """If only some replicates start again, the frame does not change."""
         if where is not None:
             self.settled = self.settled | where
 

@@ -299,7 +299,7 @@ class PointAveraging(Policy):
 
     def _in_internal_unit(self, reward: Tensor, believed: Tensor | None) -> Tensor:
         """Rewards (S,) in the internal unit, the least power of two above the first that is not 0. A reward far above
-        it sets it anew, and everything learned is scaled."""
+        it sets it again, and everything learned is scaled."""
         scale, size = self.scale, reward.abs()
         zeros = (scale.count == 0).all(-1) & (scale.origin.nan_to_num() == 0)
         sets = (zeros & (size > 0)) | (size * self._factor > _FAR)

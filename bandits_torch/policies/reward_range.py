@@ -28,7 +28,7 @@ class RewardRange(Described, HasState):
     * The first five rewards are learned as they come, and judged together at the fifth. The range begins as that of the
       middle three. Of the smallest and the largest, the one nearer to it is judged first, then the other. A reward is
       in doubt if it lies outside by more than 10 times the range so far; if the nearer one is, both are. The policy
-      then starts anew and learns the others.
+      then starts again and learns the others.
     * The arm or point of a reward in doubt above the range is played again at once: it may be by far the best.
     * If a second reward on the same side is that far outside, the range is extended to the nearer of the two, and the
       second is judged again. It is believed unless it is still that far outside. So rare, far rewards are not lost.
@@ -181,7 +181,7 @@ class RewardRange(Described, HasState):
         return (outside > widths * width) & (width > 0)
 
     def reset(self, where: Tensor | None = None) -> None:
-        """Forget everything. With ``where`` (S,), replicates that start anew keep their range; if this happens within
+        """Forget everything. With ``where`` (S,), replicates that start again keep their range; if this happens within
         the first five rewards, these are no longer judged."""
         if where is None:
             super().reset()

@@ -141,7 +141,7 @@ class StandardisedPolicy(WrappingPolicy):
     """Passes (reward - ``offset``) / ``scale`` to the inner policy, with the mean and standard deviation of the first
     rewards.
 
-    After rewards number 1, 2, 4, ..., ``warm_up`` both are computed anew from all rewards so far, and the inner policy
+    After rewards number 1, 2, 4, ..., ``warm_up`` both are recomputed from all rewards so far, and the inner policy
     is reset and learns these again in the new unit. After the warm-up both stay, whatever later rewards are
     (``recipes.auto`` follows changes of level and spread). Let the inner policy have prior mean m, covariance k and
     noise variance lambda. The posterior is then exactly that of a policy with prior mean offset + scale m, covariance
@@ -186,7 +186,7 @@ class StandardisedPolicy(WrappingPolicy):
         self._told = [one if isinstance(one, Observation) else Observation(**one) for one in self._told]
 
     def _restarted(self, where: Tensor | None) -> None:
-        """If all replicates restart, the unit is learned anew; if only some do, it stays."""
+        """If all replicates restart, the unit is learned again; if only some do, it stays."""
         if where is None or bool(where.all()):
             self._begin()
         else:
@@ -317,7 +317,7 @@ class DoublingTrick(WrappingPolicy):
         return {"phase": 0, "_count": 0}
 
     def _restarted(self, where: Tensor | None) -> None:
-        """Return to phase 0; if only some replicates restart, they begin the current phase anew."""
+        """Return to phase 0; if only some replicates restart, they begin the current phase again."""
         if where is None or bool(where.all()):
             self._begin_phase(0)
 

@@ -80,7 +80,7 @@ def find_jumps(rewards: np.ndarray, times: np.ndarray, *, bounded: bool = False)
     exceeds the drift. The variance of the noise may change with time. The ratios are summed over the arms and compared
     with a chi-square distribution whose degrees of freedom allow for correlated arms (Satterthwaite 1946). The largest
     ratio of a single arm is also tested. p-values are multiplied by the number of gaps between rows, and by four for
-    two tests that each choose q anew. The level after a jump is unknown again, and the search continues.
+    two tests that each choose q again. The level after a jump is unknown again, and the search continues.
 
     Heavy-tailed noise must not count as jumps. So rewards are first clipped at three robust deviations from the medians
     of five rows on either side (the filter of Hampel 1974, with a median for each side, which keeps jumps).

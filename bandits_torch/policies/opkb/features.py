@@ -15,7 +15,7 @@ from bandits_torch.theory.optimal_design import features_of_covariance
 
 
 class FeatureSource(Described, ABC):
-    """Base class: features of the arms, which may be learned anew for each block.
+    """Base class: features of the arms, which may be learned again for each block.
 
     ``refuses``: whether ``learnt`` may raise ValueError; a policy then forgets the reward that ended the block.
     """
