@@ -82,7 +82,7 @@ class ModelAveraging(Policy):
         width: multiplies the mixture's standard deviation.
         plausible: nats; 0: no checks.
         wide: the least width at every tenth choice; 0: always ``width``.
-        try_all: play arms that have not been played, in order, so these are at least 2 sqrt(t + 1) after t
+        try_all: play arms that have not been played, in order, so at least 2 sqrt(t + 1) are tried after t
             observations. Otherwise the index, whose scale comes from the others, may avoid some. For few or
             uncorrelated arms.
         look_again: c of ``LookingAgain``; not for an ``ArmGP``. 0: never; an arm that becomes best while neither it nor
