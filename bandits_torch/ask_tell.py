@@ -176,7 +176,7 @@ class AskTell(Watched, Described):
             knowledge: other keywords of ``recipes.auto``, such as a log of past pulls, a kernel, or replicates. In
                 addition, ``cycles`` may be "day" and "week" if times are dates, ``contexts`` a list of names,
                 ``control`` the name of an arm; ``max_move``, ``move_price`` and ``start_at`` may be given by name of
-                setting (``Settings.moves``). ``history`` may be a ``DataFrame`` with a column for each arm, and
+                setting (``Settings.moves``). ``history`` may be a ``DataFrame`` with one column per arm, and
                 ``history_times`` a list or an index of dates or numbers, by default that of the ``DataFrame`` unless it
                 is the ``RangeIndex`` of its rows. Without them, the rows of a history are counted, and later times must
                 be numbers, unless ``cycles`` is None. After a ``log``, times are dates if the log's are, and otherwise
@@ -534,12 +534,12 @@ class AskTell(Watched, Described):
         With features or a covariance, the prior relates a new arm to the others; otherwise nothing is known about it.
 
         A policy whose designs cover all arms (``Policy.restarts_with_arms``: the OPKB family, R-PERP) restarts with the
-        present arms, here and in ``retire_arms``; its random numbers go on. It does not learn the rewards of questions
-        that are open then; ``history`` shows them.
+        present arms, here and in ``retire_arms``; its random numbers continue. It does not learn the rewards of
+        questions that are open then; ``history`` shows them.
 
         Args:
             arms: names; for arms without names, the number of new arms, or the numbers of retired ones.
-            features: (n, d), a row for each new arm, if the policy was built with features.
+            features: (n, d), one row per new arm, if the policy was built with features.
             covariance: (N, N) of all arms, if the policy was built with such a matrix; the block of the old arms must
                 be unchanged.
             prior_mean: (n,) of the new arms, if the policy was built with one for each arm.

@@ -248,8 +248,8 @@ class Recorder:
             self._trace_rows(name, value)[step - 1] = value
 
     def block(self, first: int, times: list[float], rows: Mapping[str, Tensor], seconds: float) -> None:
-        """Record k steps from ``first`` on that were played together: rows (k, S) of arm, reward, expected and best,
-        and (k,) or (k, S) of the policy's trace; ``seconds`` of all steps together. They are checked at their end."""
+        """Record k steps from ``first`` onwards that were played together: rows (k, S) of arm, reward, expected and
+        best, and (k,) or (k, S) of the policy's trace; ``seconds`` of all steps together. Checked at their end."""
         k = len(times)
         at, last = slice(first - 1, first - 1 + k), first + k - 1
         values = dict(rows)

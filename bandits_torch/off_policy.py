@@ -289,7 +289,7 @@ def _regression(log: Log, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _fixed(probabilities: Tensor, can: np.ndarray, log: Log, first: int) -> np.ndarray:
-    """Given probabilities, renormalised over the available arms of each row, for the rows from ``first`` on: (n, N)."""
+    """Given probabilities renormalised over the available arms of each row, for rows from ``first`` onwards: (n, N)."""
     validation.finite_tensor("policy", probabilities)
     N, rows = log.num_arms, len(log.arms)
     validation.of_shape("policy", probabilities, (N,), (rows, N), note=", probabilities")

@@ -50,7 +50,7 @@ class RecipeLaws:
     scaled: ClassVar[str] = ""
 
     def build(self, replicates: int = 3, first: int = 0) -> tuple[Policy, Problem]:
-        """The policy and a problem for it, with replicates from ``first`` on. Override it for another problem."""
+        """The policy and a problem for it, with replicates from ``first`` onwards. Override it for another problem."""
         about = recipes.registered(self.name)
         common: dict[str, Any] = {"replicates": replicates, "seed": 3, "first_replicate": first}
         if about.belief in (None, "kernel"):

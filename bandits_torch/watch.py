@@ -126,7 +126,7 @@ class ArmTests:
         self.each: defaultdict[tuple[int, int], ArmTest] = defaultdict(ArmTest)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Rewards and times of all tests, one after the other, with each test's arm, number of rewards and sums."""
+        """Rewards and times of all tests, one after another, with each test's arm, number of rewards and sums."""
         tests, floats = list(self.each.values()), partial(torch.tensor, dtype=torch.float64)
         return {
             "of": torch.tensor(list(self.each), dtype=torch.long).reshape(-1, 2),
@@ -307,7 +307,7 @@ class Watched:
         return list(range(self.num_arms)) if self.names is None else list(self.names)
 
     def beliefs(self, at: Any = None, *, level: float = 0.9, context: Any = None) -> pd.DataFrame:
-        """The current posterior of every arm's expected reward: a row for each arm (and replicate, if several).
+        """The current posterior of every arm's expected reward: one row per arm (and replicate, if several).
 
         * ``arm``: name, or number.
         * ``mean``, ``lower``, ``upper``: posterior mean of the expected reward, and the central interval that contains
@@ -355,10 +355,10 @@ class Watched:
             return self._rows_of_arms(columns | self._when(watch.last.reshape(-1).tolist(), number))
 
     def lift(self, *, level: float = 0.95) -> pd.DataFrame:
-        """How much more each arm pays than the control (``control=`` of ``auto``), a row for each arm (and replicate).
+        """How much more each arm pays than the control (``control=`` of ``auto``), one row per arm (and replicate).
 
         * ``arm``: name, or number.
-        * ``lift``: the arm's mean lift over the control, at the times at which it was proposed; in units of reward.
+        * ``lift``: the arm's mean lift over the control, at the times when it was proposed; in units of reward.
         * ``lower``, ``upper``: the interval that contains the lift with probability ``level`` at all times together, so
           you may look as often as you like and stop at any time (``ControlledPolicy``). The probability is for each
           arm; for m arms together, pass 1 - (1 - ``level``) / m.
@@ -460,9 +460,9 @@ class Watched:
         return {column: [one[name] for one in each] for name, column in names.items()}
 
     def history(self) -> pd.DataFrame:
-        """The latest questions and their rewards: a row for each question (and replicate, if several).
+        """The latest questions and their rewards: one row per question (and replicate, if several).
 
-        The constructor's ``keep=`` says how many are kept, 1000 by default; saved files hold them, too. Columns:
+        The constructor's ``keep=`` says how many are kept, 1000 by default; saved files hold them as well. Columns:
         ``id``, the question's number; ``time``, when it was asked; ``arm``, name or number, or a column for each
         setting; ``reward``, NaN if none was told; ``late``, whether the reward of a later question came first;
         ``state``, "open", "told" or "dropped".
@@ -494,7 +494,7 @@ class Watched:
         * ``id``, ``time``: the question whose reward raised the alarm, and when it was asked.
         * ``arm``, and ``replicate`` if there are several: the arm of that question. Over a domain there is no ``arm``.
         * ``by``: "rewards" for the test of each arm's rewards; "policy" if a policy that itself tests for changes has
-          restarted (GLR-klUCB, MASTER, ADA-OPKB, ET-GP-UCB), which may concern other arms, too.
+          restarted (GLR-klUCB, MASTER, ADA-OPKB, ET-GP-UCB), which may also concern other arms.
         * ``since``: when the change seems to have begun; ``before`` and ``after``: the arm's mean rewards until then
           and since. They and ``once_in`` are given only for "rewards".
         * ``once_in``: the strength of the alarm. If no arm changed, an alarm this strong would come once in this many

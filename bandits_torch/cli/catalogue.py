@@ -36,7 +36,7 @@ class Entry:
 class Names(Mapping[str, Entry]):
     """Entries by name: those of the package, and those of plug-ins, which are imported when they are looked up.
 
-    A name ``module:name`` can be looked up, too, but is not listed.
+    A name ``module:name`` can also be looked up, but is not listed.
     """
 
     def __init__(self, entries: dict[str, Entry], kind: str) -> None:

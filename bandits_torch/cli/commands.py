@@ -227,7 +227,7 @@ def value(
 ) -> None:
     """Estimate what policies would have earned per step of LOG, and compare it with what was earned.
 
-    LOG is a CSV or Parquet file with a row for each pull: time, arm and reward. Unless arms were drawn uniformly,
+    LOG is a CSV or Parquet file with one row per pull: time, arm and reward. Unless arms were drawn uniformly,
     another column gives the propensity, the probability with which the arm was drawn. Intervals are 90 % intervals. A
     policy is valued as if it learned only from rows in which it agrees with the log; live it learns from every row.
     With --contexts, `auto` chooses under the context of each row.

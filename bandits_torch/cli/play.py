@@ -299,7 +299,7 @@ def run_sweep(
 ) -> list[str]:
     """Sweep over problems and policies, given with their options; print and write the results.
 
-    ``capture`` and ``engine``: further arguments of ``sweep``. Returns a line for each cell that failed.
+    ``capture`` and ``engine``: further arguments of ``sweep``. Returns a line per cell that failed.
     """
     needs_data = [name for name in problems if catalogue().problems[name].needs_data]
     places = dict.fromkeys(needs_data, str(data.resolve())) if data else {}

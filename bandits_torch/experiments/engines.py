@@ -292,7 +292,7 @@ def play(cell: Cell, threads: int) -> Outcome:
 
 
 def here(cells: Sequence[Cell], threads: int, jobs: int) -> Iterator[tuple[Cell, Outcome]]:
-    """Run the cells one after the other in this process; ``jobs`` is ignored."""
+    """Run the cells one after another in this process; ``jobs`` is ignored."""
     for cell in cells:
         yield cell, play(cell, threads)
 

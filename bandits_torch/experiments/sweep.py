@@ -54,7 +54,7 @@ def race(
     progress: bool = False,
     capture: bool | int | str = False,
 ) -> dict[str, History]:
-    """Play each policy against the same problem, one after the other, with the same noise.
+    """Play each policy against the same problem, one after another, with the same noise.
 
     ``policies``: by their names in tables and plots; each continues from its current state. Other arguments (problem,
     horizon, seed, first_replicate, progress, capture) as for ``run``. Raises ValueError without a policy, and as

@@ -227,7 +227,7 @@ def batch_sizes(interval: int) -> list[int]:
 class PhasedElimination(Policy):
     """R-PERP: plans a batch by uncertainty sampling, plays it in random order, drops worse arms, and restarts.
 
-    In batch i of an interval of H steps, n_i arms (``batch_sizes``) are chosen one after the other, each with the
+    In batch i of an interval of H steps, n_i arms (``batch_sizes``) are chosen one after another, each with the
     largest posterior variance among the remaining arms. They are played in a uniformly random order. After the batch
     an arm stays if mu + width sigma >= max_x (mu - width sigma) over the remaining arms, in the posterior of this
     batch's rewards. After H steps all arms return.

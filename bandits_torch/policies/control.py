@@ -31,7 +31,7 @@ class ControlledPolicy(WrappingPolicy):
         psi_t = m_a - m_c + 1{played a} (y - m_a) / (1 - p) - 1{played c} (y - m_c) / p
 
     given the past is the lift of a over c at t, whether or not the prediction is right; a good prediction reduces the
-    variance of psi. The mean of psi over the n times at which a was proposed estimates the mean lift at those times,
+    variance of psi. The mean of psi over the n times when a was proposed estimates the mean lift at those times,
     and
 
         mean psi +- sigma sqrt(2 (n rho^2 + 1) / (n^2 rho^2) log(sqrt(n rho^2 + 1) / alpha))

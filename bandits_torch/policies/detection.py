@@ -45,7 +45,7 @@ class DetectionAugmented(WrappingPolicy):
         delta: error probability of the test; None for 1 / sqrt(T), at most 1/2.
         exploration: in [0, 1]; None for sqrt(M ln T / T), at most 0.1.
 
-    Each replicate restarts by itself. ``trace`` adds the number of ``restarts``. Pending pulls use up turns.
+    Each replicate restarts separately. ``trace`` adds the number of ``restarts``. Pending pulls use up turns.
 
     Cost: that of the policy and O(S t) per step, because the test keeps all rewards.
 

@@ -274,7 +274,7 @@ class PriorElimination(_TestedPriors):
     """PE-GP-UCB: play the largest UCB of any surviving prior; drop a prior whose predictions are poor.
 
     (x_t, p_t) = argmax over arms and surviving priors of mu^p_{t-1} + width^p_t sigma^p_{t-1}. With
-    eta_t = y_t - mu^{p_t}_{t-1}(x_t) and S the steps at which p_t was played, p_t is dropped if
+    eta_t = y_t - mu^{p_t}_{t-1}(x_t) and S the steps when p_t was played, p_t is dropped if
 
         |sum_{i in S} eta_i| > sqrt(xi_t |S|) + sum_{i in S} width_i sigma^{p_t}_{i-1}(x_i).
 
@@ -353,7 +353,7 @@ class PriorElimination(_TestedPriors):
 class RegretBalancing(_TestedPriors):
     """Regret balancing: play by the prior that was followed least, and drop priors with too little reward.
 
-    With S_p the steps at which p was followed, the surviving prior with the smallest |S_p| + 1 chooses (suspected
+    With S_p the steps when p was followed, the surviving prior with the smallest |S_p| + 1 chooses (suspected
     regret R^p(t) = t). Once all survivors have been followed, with
 
         L(p) = sum_{i in S_p} y_i / |S_p| - sqrt(xi_t / |S_p|),

@@ -155,7 +155,7 @@ class Policy(Described, HasState, ABC):
     def choose_many(
         self, time: float, count: int, available: Any = None, pending: Sequence[Pending] = ()
     ) -> list[Choice]:
-        """Make ``count`` choices at ``time``, one after the other. Each counts those before it as pending.
+        """Make ``count`` choices at ``time``, one after another. Each counts those before it as pending.
 
         This is like BoTorch's sequential batches with ``X_pending``. A pending pull lowers the variance at once, but
         does not change the mean: the posterior is as if the model had observed its own posterior mean (GP-BUCB,

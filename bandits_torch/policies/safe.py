@@ -183,7 +183,7 @@ class LimitedPolicy(Policy):
         return self.outcomes.get(name, self.model)
 
     def _safety_of(self, name: str) -> Tensor:
-        """The safety width, (S, 1). Pending choices count as steps, too."""
+        """The safety width, (S, 1). Pending choices also count as steps."""
         return self._column(self._safety[name].at(self._clock + self._pending + 1, self._model(name)))
 
     def _column(self, value: Tensor) -> Tensor:

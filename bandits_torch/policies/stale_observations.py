@@ -91,7 +91,7 @@ def relevance(model: OnlineGP, now: Tensor) -> Tensor:
     """R_i of every observation held, (S, n): its effect on the posterior, relative to the effect of all observations.
 
     With D the observations held, and W the 2-Wasserstein distance between the normal marginals of two posteriors,
-    integrated over all of space and all times from ``now`` on,
+    integrated over all of space and all times from ``now`` onwards,
 
         R_i = W(D, D without i) / W(D, nothing).
 
@@ -102,7 +102,7 @@ def relevance(model: OnlineGP, now: Tensor) -> Tensor:
         W(D, D without i)^2 = (alpha_i^2 / (A^{-1}_{ii})^2 + 1 / A^{-1}_{ii}) (A^{-1} C A^{-1})_{ii},
         W(D, nothing)^2 = alpha^T C alpha + tr(A^{-1} C).
 
-    C is a product of convolutions: over space a kernel of the same family, over time an integral from ``now`` on.
+    C is a product of convolutions: over space a kernel of the same family, over time an integral from ``now`` onwards.
     R_i is infinite for rows that a member does not hold. ``now``: (S,).
 
     Source: Bardou, Thiran & Ranieri 2024 (arXiv 2405.14540), its criterion and its two bounds; the short form of the
@@ -162,7 +162,7 @@ def _over_space(kernel: Kernel, x: Tensor) -> Tensor:
 
 
 def _over_time(kernel: Kernel, times: Tensor, now: Tensor) -> Tensor:
-    """Integral of k_T(t - t_i) k_T(t - t_j) over t from ``now`` on: a polynomial times exp(-2 decay t)."""
+    """Integral of k_T(t - t_i) k_T(t - t_j) over t from ``now`` onwards: a polynomial times exp(-2 decay t)."""
     if isinstance(kernel, ExponentialForgettingKernel):
         decay = kernel.decay.squeeze(-1)
     else:

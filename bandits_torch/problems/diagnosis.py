@@ -266,7 +266,7 @@ def diagnose(table: RewardTable | Tensor) -> Diagnosis:
     mean correlation against 999 tables with the signs of random arms changed; it needs eight arms. The second tests
     common changes, from row to row and between means of 2, 4, ... rows: their correlations against 99 tables whose arms
     are shifted in time. (Independent drift alone makes levels correlate.) Noise that is large in all arms at the same
-    times counts as shared, too.
+    times also counts as shared.
 
     Args:
         table: a ``RewardTable``, or (T, N) rewards, NaN where missing.

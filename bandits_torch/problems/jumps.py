@@ -1,4 +1,4 @@
-"""Finds jumps of arms' mean rewards in a record, beside drift and noise: when, which arms, how significant."""
+"""Finds jumps of arms' mean rewards in a record, distinct from drift and noise: when, which arms, how significant."""
 
 from __future__ import annotations
 

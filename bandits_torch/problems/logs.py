@@ -37,7 +37,7 @@ _AVAILABLE = ("available", "available_arms", "arms_available", "eligible")
 @validation.names_arguments
 @dataclass(frozen=True)
 class Log:
-    """A log of past choices: a row for each pull.
+    """A log of past choices: one row per pull.
 
     Attributes:
         times: (n,) float64, never decreasing.

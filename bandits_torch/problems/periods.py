@@ -207,7 +207,7 @@ class Record:
         return any(abs(1 / one.length - m / other.length) < 3 / self.span for m in orders)
 
     def own_periods(self, common: Sequence[Period] = ()) -> dict[int, Period]:
-        """The clearest cycle of each arm alone, by index, beside the ``common`` cycles.
+        """The clearest cycle of each arm alone, by index, in addition to the ``common`` cycles.
 
         Each arm is tested like a principal component in ``find_periods``; p-values are multiplied by the number of
         arms. Of its four clearest cycles, those within 3 % of a common cycle, or of m times or 1/m of its length for m

@@ -159,7 +159,7 @@ class Problem(ABC):
         return None
 
     def trace(self, step: int, arm: Tensor) -> dict[str, Tensor | float]:
-        """Values about the arms (S,) pulled that the record of a run keeps beside the policy's trace."""
+        """Values about the arms (S,) pulled that the record of a run keeps with the policy's trace."""
         return {}
 
     def available(self, step: int) -> Tensor | ArmContext | None:
@@ -273,7 +273,7 @@ class NamedProblem:
 
     @property
     def parameters(self) -> dict[str, inspect.Parameter]:
-        """All its parameters, by name; those of the base class, too, if it takes ``**options``."""
+        """All its parameters, by name; those of the base class also, if it takes ``**options``."""
         found: dict[str, inspect.Parameter] = {}
         for one in getattr(self.factory, "__mro__", (self.factory,)):
             own = inspect.signature(one).parameters.values()

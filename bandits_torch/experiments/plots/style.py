@@ -147,6 +147,6 @@ def check_replicate(history: History, replicate: int) -> None:
 
 
 def mark_switches(ax: Axes, switches: Any) -> None:
-    """Dotted vertical lines at the steps at which a problem changed."""
+    """Dotted vertical lines at the steps when a problem changed."""
     for step in switches:
         ax.axvline(step, color=GREY, linestyle=":", linewidth=0.9, zorder=0)

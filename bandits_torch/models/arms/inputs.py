@@ -30,7 +30,7 @@ def features_of(arms: Tensor | int, dtype: torch.dtype | None, device: torch.dev
     validation.tensor("arms", arms)
     validation.shape_is("arms", arms, arms.dim() >= 2 and arms.shape[-2] >= 1, "(*batch, N, d) with N >= 1")
     dtype = dtype or (arms.dtype if arms.is_floating_point() else torch.float64)
-    # Squares of distances must be finite, too.
+    # Squares of distances must also be finite.
     return validation.rewards("arms", arms.detach().to(dtype=dtype, device=device, copy=True))
 
 

@@ -184,7 +184,7 @@ class ArmEmbedding(ResizableState):
             self.rows.assign(slice(0, small.num_arms), small.rows.columns(slice(0, small.num_arms)))
 
     def _make_rows(self, first: int) -> None:
-        """Compute the rows, for the arms from ``first`` on."""
+        """Compute the rows, for the arms from ``first`` onwards."""
         if self.rows is not None:
             self.rows.start(self.size)
             for start in range(first, self.num_arms, _ARMS_AT_ONCE):

@@ -46,7 +46,7 @@ class SketchedGP(ArmModel):
         dtype, device: default to those of ``arms`` (float64 on the CPU if ``arms`` is a number).
         seed, first_replicate: for drawing dictionaries. A replicate draws the same alone as in a batch.
 
-    Cost of a step: see ``Sketch``. Replicates advance one after the other, because their dictionaries differ in size.
+    Cost of a step: see ``Sketch``. Replicates advance one after another, because their dictionaries differ in size.
 
     Raises ValueError on bad input, with nothing changed. It cannot ``forget`` single observations.
     """
