@@ -88,9 +88,9 @@ def plot_arms(
     ax = axes_or_new(ax, height=3.5)
     size = float(np.clip(4000 / T, 3, 24))
     what = "point played" if points else "arm pulled"
-    ax.scatter(steps, _at(arms, positions), size, COLOURS[0], alpha=0.7, linewidths=0, label=what)
+    ax.scatter(steps, _heights(arms, positions), size, COLOURS[0], alpha=0.7, linewidths=0, label=what)
     if best is not None:
-        row = _at(best[replicate if len(best) > 1 else 0], positions)
+        row = _heights(best[replicate if len(best) > 1 else 0], positions)
         ax.plot(steps, row, drawstyle="steps-mid", color=COLOURS[1], linewidth=1.2, label="best arm")
     ax.set_xlim(0, T + 1)
     ((name, _),) = named(history).items()
@@ -104,7 +104,7 @@ def plot_arms(
     return ax
 
 
-def _at(arms: Tensor, positions: Tensor | None) -> np.ndarray:
+def _heights(arms: Tensor, positions: Tensor | None) -> np.ndarray:
     return (arms if positions is None else positions.cpu()[arms.cpu()]).cpu().numpy()
 
 
@@ -117,7 +117,7 @@ def plot_pulls(
     most: int = 24,
     columns: int = 50,
 ) -> Axes:
-    """The share of each arm in the pulls of each stretch of steps, as a shade, and a bar at the arm best most often.
+    """Shares of the arms in the pulls of each stretch of steps, as shades; a bar marks the arm best most often.
 
     Args:
         history: the record of a run over arms; shares are over the steps of a stretch and the replicates.
@@ -510,11 +510,11 @@ def plot_priors(histories: Mapping[str, History], names: Sequence[str] | None = 
 def plot_surviving_priors(
     history: History, ax: Axes | None = None, *, names: Sequence[str] | None = None
 ) -> Axes:
-    """In how many replicates each candidate prior survives, by step.
+    """The share of replicates in which each candidate prior survives, by step.
 
     Args:
-        history: from a policy that drops priors (``PriorElimination``): its trace has ``dropped``, the one dropped at a
-            step (-1: none), and ``surviving``, the number left.
+        history: from a policy that drops priors (``PriorElimination``). Its trace has ``dropped``, the prior dropped at
+            each step (-1: none), and ``surviving``, the number left.
         ax: axes to draw on; None: a new figure.
         names: names of the P priors; None: their numbers.
 
@@ -582,7 +582,7 @@ def plot_detections(
     counts = [f"{name}\n{float(at.sum()) / len(at):.3g} a run" for name, at in found.items()]
     ax.set(xlim=(0, horizon + 1), ylim=(len(found) - 0.5, -0.5))
     ax.set_yticks(range(len(found)), counts, fontsize=8)
-    finish(ax, title_of(shown, "detected changes, a row of ticks a replicate"), "step", "")
+    finish(ax, title_of(shown, "detected changes, one row of ticks per replicate"), "step", "")
     ax.grid(visible=False)
     return ax
 
