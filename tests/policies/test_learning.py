@@ -1,8 +1,5 @@
 """A policy that learns its hyperparameters: when it refits, what becomes of its state, and that recipes offer it."""
 
-import copy
-import pickle
-
 import pytest
 import torch
 from gpytorch.kernels import RBFKernel
@@ -157,24 +154,10 @@ def test_a_window_shorter_than_the_first_fit_does_not_keep_from_fitting(drift, m
     torch.testing.assert_close(X, expected)
 
 
-def learning_arms(replicates=2):
-    kernel = RBFKernel().double()
-    arms = torch.linspace(0, 1, 8).double().unsqueeze(-1)
-    schedule = {"first": 3, "every": 4}
-    return recipes.gp_ucb(
-        arms, kernel, 0.01, width=2.0, replicates=replicates, learn_hyperparameters=schedule
-    )
-
-
-def play(policy, steps, first=1):
-    for step in range(first, first + steps):
-        choice = policy.choose(float(step))
-        reward = torch.sin(6 * policy.choices.arms[choice.arm, 0])
-        policy.learn(Observation(float(step), choice.arm, reward, choice.why))
-
-
 def test_whatever_the_policy_offers_is_offered_with_learning_on():
-    for policy in (policy_over_the_line(), learning_arms()):
+    arms = torch.linspace(0, 1, 8).double().unsqueeze(-1)
+    over_arms = recipes.gp_ucb(arms, RBFKernel().double(), 0.01, learn_hyperparameters={"first": 3})
+    for policy in (policy_over_the_line(), over_arms):
         inner = policy.policy
         public = {name for name in [*dir(inner), *vars(inner)] if not name.startswith("_")}
         assert {"marginals", "restarts", "forgetting", "acquisition"} <= public
@@ -185,26 +168,6 @@ def test_whatever_the_policy_offers_is_offered_with_learning_on():
     for name in ("_nothing", "nothing"):
         with pytest.raises(AttributeError, match=name):
             getattr(policy, name)
-
-
-def test_arms_are_added_while_hyperparameters_are_learned():
-    policy, twin = learning_arms(), learning_arms()
-    play(policy, 6)
-    play(twin, 6)
-    policy.add_arms(torch.tensor([[1.2], [0.27]]).double())
-    assert policy.num_arms == 10
-    mean, _ = policy.marginals(7.0)
-    torch.testing.assert_close(mean[:, :8], twin.marginals(7.0)[0], rtol=0, atol=1e-9)
-    refits = policy.trace()["refits"].clone()
-    play(policy, 10, first=7)
-    assert (policy.trace()["refits"] > refits).all()
-    assert policy.choose(17.0).arm.max() < 10
-    before, _ = policy.marginals(17.0)
-    policy.learn(Observation(17.0, torch.full((2,), 9), torch.full((2,), 5.0).double()))
-    assert (policy.marginals(18.0)[0][:, 9] > before[:, 9] + 0.1).all()
-    copied = copy.deepcopy(policy)
-    assert torch.equal(copied.marginals(18.0)[0], policy.marginals(18.0)[0])
-    assert pickle.loads(pickle.dumps(policy)).num_arms == 10
 
 
 def test_a_budget_of_seconds_is_shared_and_counted_and_none_or_plenty_are_the_same(monkeypatch):
