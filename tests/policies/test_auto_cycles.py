@@ -1,4 +1,4 @@
-"""``auto`` with cycles: its slow twin, what is found and told, and a policy that is saved, resumed and told late."""
+"""``auto`` with cycles: what is found and told. Its slow twin: ``test_averaging``."""
 
 import math
 
@@ -7,78 +7,8 @@ import pytest
 import torch
 
 from bandits_torch import AskTell, make, recipes
-from bandits_torch.models import CyclicMembers
-from bandits_torch.policies import FixedShare, MemberScale, ModelAveraging, Observation
+from bandits_torch.policies import Observation
 from bandits_torch.problems.periods import fit_cycles
-from tests.reference.arm_gp_twins import smooth
-from tests.reference.dense_cycles import DenseMember
-from tests.reference.plain_averaging import Member, PlainAveraging
-
-N, S, DAY = 6, 2, 10.0
-# Noise, rate, share of the cycle.
-GRID = [(0.05, 0.0, 0.0), (0.05, 0.1, 0.5), (0.5, 0.1, 0.0), (0.5, 0.0, 0.7)]
-RULES = {"share": 0.02, "behind": 4.0, "memory": 0.8, "forget": 0.95, "tail": 6.0, "clip": 2.5}
-RULES |= {"width": 1.3, "wide": 3.0, "plausible": 2.0}
-
-
-def both(strength, told):
-    noise, rate, share = (torch.tensor(part, dtype=torch.float64) for part in zip(*GRID, strict=True))
-    K, level = smooth(N) + (0.0 if told else 1.0), torch.linspace(-0.5, 0.5, N).double() * told
-    profile = told * torch.randn(2, N, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
-    same = torch.zeros(len(GRID), dtype=torch.long)
-    model = CyclicMembers(
-        *(N, K.unsqueeze(0), same, noise, rate),
-        periods=[DAY],
-        harmonics=[1],
-        profile=profile,
-        share=share,
-        cycle_rate=0.02,
-        prior_mean=level,
-        replicates=S,
-    )
-    one = torch.ones(len(GRID)).double()
-    policy = ModelAveraging(
-        model,
-        sharing=FixedShare(one, S, **{name: RULES[name] for name in ("share", "behind", "memory")}),
-        scale=MemberScale(
-            *(strength * one, one * (not told) > 0, S),
-            memory=RULES["forget"],
-            tail=RULES["tail"],
-            clip=RULES["clip"],
-        ),
-        **{name: RULES[name] for name in ("width", "wide", "plausible")},
-    )
-    waves = [(DAY, 1, 1.0, *profile)]
-    priors = [DenseMember(K, noise, rate, share, 0.02, level, waves) for noise, rate, share in GRID]
-    return policy, [
-        PlainAveraging([Member(p, 1.0, strength, not told) for p in priors], **RULES) for _ in range(S)
-    ]
-
-
-@pytest.mark.parametrize(("strength", "told"), [(10.0, True), (0.0, False)])
-def test_weights_and_predictions_are_those_of_dense_refits_late_rewards_and_restarts_too(strength, told):
-    policy, twins = both(strength, told)
-    g, time, passed = torch.Generator().manual_seed(3), 0.0, 0.0
-    for step in range(45):
-        time += 2 * float(torch.rand(1, generator=g))
-        mean, variance = policy.predict(time)
-        arm = policy.choose(time).arm
-        for k, twin in enumerate(twins):
-            index = twin.index((time, time))
-            assert float(index[arm[k]]) >= float(index.max()) - 1e-9
-            m, v = twin.predict((time, time))
-            torch.testing.assert_close(mean[k], m, rtol=0, atol=1e-8)
-            torch.testing.assert_close(variance[k], v, rtol=1e-7, atol=1e-8)
-        late = time - 3.7 if step % 9 == 8 else time
-        f = torch.cos(2 * math.pi * late / DAY + arm) * (2.0 if step < 25 else -2.0)
-        reward = f + 0.2 * torch.randn(S, generator=g).double()
-        policy.learn(Observation(late, arm, reward))
-        for k, twin in enumerate(twins):
-            twin.learn(int(arm[k]), float(reward[k]), (max(passed, late), late))
-        passed = max(passed, late)
-        weights = torch.tensor([twin.w for twin in twins], dtype=torch.float64)
-        torch.testing.assert_close(policy.sharing.weights, weights, rtol=0, atol=1e-8)
-    assert int(policy.sharing.resets.sum()) == sum(twin.resets for twin in twins) > 0
 
 
 def record(T=240, arms=5, period=24.0, seed=0, cycle=1.0):

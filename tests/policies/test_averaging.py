@@ -9,11 +9,12 @@ from gpytorch.kernels import MaternKernel, RBFKernel, ScaleKernel
 
 from bandits_torch import ArmContext, Domain, make, recipes
 from bandits_torch.kernels import estimate_covariance
-from bandits_torch.models import ArmMembers
+from bandits_torch.models import ArmMembers, CyclicMembers
 from bandits_torch.models.arms.members import LowRankMembers
 from bandits_torch.policies import FixedShare, MemberScale, ModelAveraging, Observation, Pending
 from bandits_torch.state import differing
 from tests.reference.arm_gp_twins import smooth
+from tests.reference.dense_cycles import DenseMember
 from tests.reference.dense_priors import DensePrior
 from tests.reference.plain_averaging import Member, PlainAveraging
 
@@ -28,9 +29,22 @@ def some(*names):
     return {name: RULES[name] for name in names}
 
 
+def averaging(model, plain):
+    """The policy over a model, and the twin of each replicate over the members as the twin has them."""
+    weight, strength, learns_offset = (torch.tensor(each) for each in list(zip(*plain, strict=True))[1:])
+    policy = ModelAveraging(
+        model,
+        sharing=FixedShare(weight.double(), S, **some("share", "behind", "memory")),
+        scale=MemberScale(
+            strength.double(), learns_offset, S, memory=RULES["forget"], **some("tail", "clip")
+        ),
+        **some("width", "wide", "plausible"),
+    )
+    return policy, [PlainAveraging(plain, **RULES) for _ in range(S)]
+
+
 def members(strengths, offsets):
     means = torch.linspace(-0.5, 0.5, N).double()
-    weights = [1.0 + p for p in range(len(GRID))]
     kernel, noise, rate = zip(*GRID, strict=True)
     told = torch.tensor([not o for o in offsets]).unsqueeze(-1)
     prior_mean = torch.where(told, means, 0.0)
@@ -43,58 +57,81 @@ def members(strengths, offsets):
         prior_mean=prior_mean,
         replicates=S,
     )
-    policy = ModelAveraging(
-        model,
-        sharing=FixedShare(torch.tensor(weights).double(), S, **some("share", "behind", "memory")),
-        scale=MemberScale(
-            torch.tensor(strengths).double(),
-            torch.tensor(offsets),
-            S,
-            memory=RULES["forget"],
-            **some("tail", "clip"),
-        ),
-        **some("width", "wide", "plausible"),
+    priors = [DensePrior(KERNELS[g], prior_mean[p], rate[p], noise[p]) for p, g in enumerate(kernel)]
+    weights = [1.0 + p for p in range(len(GRID))]
+    return averaging(model, [*map(Member, priors, weights, strengths, offsets)])
+
+
+DAY, CYCLES = (
+    10.0,
+    [(0.05, 0.0, 0.0), (0.05, 0.1, 0.5), (0.5, 0.1, 0.0), (0.5, 0.0, 0.7)],
+)  # noise, rate, share
+
+
+def with_cycles(strengths, offsets):
+    noise, rate, share = (torch.tensor(part, dtype=torch.float64) for part in zip(*CYCLES, strict=True))
+    told = not offsets[0]
+    K, level = smooth(N) + (0.0 if told else 1.0), torch.linspace(-0.5, 0.5, N).double() * told
+    profile = told * torch.randn(2, N, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    model = CyclicMembers(
+        *(N, K.unsqueeze(0), torch.zeros(len(CYCLES), dtype=torch.long), noise, rate),
+        periods=[DAY],
+        harmonics=[1],
+        profile=profile,
+        share=share,
+        cycle_rate=0.02,
+        prior_mean=level,
+        replicates=S,
     )
-    plain = [
-        Member(DensePrior(KERNELS[g], prior_mean[p], rate[p], noise[p]), weights[p], strengths[p], offsets[p])
-        for p, g in enumerate(kernel)
-    ]
-    return policy, [PlainAveraging(plain, **RULES) for _ in range(S)]
+    waves = [(DAY, 1, 1.0, *profile)]
+    priors = [DenseMember(K, *numbers, 0.02, level, waves) for numbers in CYCLES]
+    return averaging(model, [*map(Member, priors, [1.0] * len(CYCLES), strengths, offsets)])
 
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(
-    ("strengths", "offsets", "doubtful", "tiny"),
+    ("build", "strengths", "offsets", "doubtful", "tiny"),
     [
-        ([0.0] * 8, [True] * 8, {}, 0),
-        ([0.0] * 8, [True] * 8, {9: torch.zeros(S)}, 9),
-        ([0.0] * 8, [True] * 8, {0: 600.0, 13: torch.tensor([900.0, 0.0]), 40: -800.0, 44: 5000.0}, 0),
+        (members, [0.0] * 8, [True] * 8, {}, 0),
+        (members, [0.0] * 8, [True] * 8, {9: torch.zeros(S)}, 9),
         (
+            *(members, [0.0] * 8, [True] * 8),
+            *({0: 600.0, 13: torch.tensor([900.0, 0.0]), 40: -800.0, 44: 5000.0}, 0),
+        ),
+        (
+            members,
             [10.0] * 4 + [0.0] * 4,
             [False] * 4 + [True] * 4,
             {3: torch.tensor([0.0, -800.0]), 9: 900.0, 20: 500.0},
             0,
         ),
-        ([math.inf] * 8, [False] * 8, {2: 700.0, 33: -900.0}, 0),
+        (members, [math.inf] * 8, [False] * 8, {2: 700.0, 33: -900.0}, 0),
+        (with_cycles, [10.0] * 4, [False] * 4, {}, 0),
+        (with_cycles, [0.0] * 4, [True] * 4, {}, 0),
     ],
-    ids=["nothing told", "rounding first", "outliers", "some told", "all told"],
+    ids=[
+        *("nothing told", "rounding first", "outliers", "some told", "all told"),
+        *("a cycle told", "a cycle, nothing told"),
+    ],
 )
-def test_agrees_with_the_plain_twin(strengths, offsets, doubtful, tiny):
-    policy, twins = members(strengths, offsets)
+def test_agrees_with_the_plain_twin(build, strengths, offsets, doubtful, tiny):
+    """Some rewards come late."""
+    policy, twins = build(strengths, offsets)
+    cyclic = build is with_cycles
     g = torch.Generator().manual_seed(3)
     f = torch.randn(S, N, generator=g).double()
-    time, resets = 0.0, 0
+    time, passed, resets = 0.0, 0.0, 0
     for step in range(60):
         time += float(torch.rand(1, generator=g)) * 2
         if step == 30:
             f = -2 * f
         mean, variance = policy.predict(time)
-        arm = policy.choose(time).arm
+        arm, now = policy.choose(time).arm, (time, time) if cyclic else time
         for k, twin in enumerate(twins):  # arms of which nothing is known are level, but for rounding
-            index = twin.index(time)
+            index = twin.index(now)
             assert float(index[arm[k]]) >= float(index.max()) - 1e-9
         for k, twin in enumerate(twins):
-            m, v = twin.predict(time)
+            m, v = twin.predict(now)
             torch.testing.assert_close(mean[k], m, rtol=0, atol=1e-8)
             torch.testing.assert_close(variance[k], v, rtol=1e-7, atol=1e-8)
         reward = f.gather(-1, arm.unsqueeze(-1)).squeeze(-1) + 0.2 * torch.randn(S, generator=g).double()
@@ -103,20 +140,23 @@ def test_agrees_with_the_plain_twin(strengths, offsets, doubtful, tiny):
         if step in doubtful:
             reward = reward + doubtful[step]
         reward = reward * 1e-9 if step < tiny else reward
-        policy.learn(Observation(time, arm, reward))
+        late = time - 3.7 if step % 9 == 8 else time
+        policy.learn(Observation(late, arm, reward))
+        passed = max(passed, late)
         for k, twin in enumerate(twins):
-            twin.learn(int(arm[k]), float(reward[k]), time)
+            twin.learn(int(arm[k]), float(reward[k]), (passed, late) if cyclic else passed)
         weights = torch.tensor([twin.w for twin in twins], dtype=torch.float64)
         torch.testing.assert_close(policy.sharing.weights, weights, rtol=0, atol=1e-8)
         trace = policy.trace()
         assert trace["resets"].tolist() == [twin.resets for twin in twins]
         assert trace["doubted"].tolist() == [twin.range.doubted for twin in twins]
         for k, twin in enumerate(twins):
+            priors = [member.prior for member in twin.members]
             scales = [w * twin.scale(p) for p, w in enumerate(twin.w)]
-            noise = sum(s * noise for s, (_, noise, _) in zip(scales, GRID, strict=True))
+            noise = sum(s * prior.noise_variance for s, prior in zip(scales, priors, strict=True))
             assert float(trace["noise_scale"][k]) == pytest.approx(math.sqrt(noise), rel=1e-7)
             assert float(trace["scale"][k]) == pytest.approx(math.sqrt(sum(scales)), rel=1e-7)
-            rate = sum(w * rate for w, (_, _, rate) in zip(twin.w, GRID, strict=True))
+            rate = sum(w * prior.rate for w, prior in zip(twin.w, priors, strict=True))
             assert float(trace["effective_rate"][k]) == pytest.approx(rate, rel=1e-7)
             entropy = -sum(w * math.log(w) for w in twin.w)
             assert float(trace["effective_members"][k]) == pytest.approx(math.exp(entropy), rel=1e-7)
