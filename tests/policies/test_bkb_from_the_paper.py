@@ -49,59 +49,38 @@ def growing(arms, kernel):
     return IndexPolicy(model, UniformFirst, width=ConstantWidth(2.0))
 
 
-@pytest.mark.parametrize("qbar", [0.3, 2.0, None])
-def test_bkb_is_figure_1(qbar: float | None) -> None:
-    arms, kernel, K, f = task(40)
+@pytest.mark.parametrize(
+    ("qbar", "noise_variance", "chunk_size"), [(2.0, 0.01, None), (0.5, LAMBDA, 70), (None, LAMBDA, None)]
+)
+def test_bkb_is_figure_1(qbar: float | None, noise_variance: float, chunk_size: int | None) -> None:
+    """Beside two twins: one has a row for each observation, the other counts and sums, which a benchmark times."""
+    generator = torch.Generator().manual_seed(2)
+    arms, kernel = torch.rand(300, 2, generator=generator).double(), make_kernel("se", 0.2)
+    f = (4 * arms[:, 0]).sin() * (5 * arms[:, 1]).cos()
     if qbar is None:
         fast, at = growing(arms, kernel), lambda t: 0.3 + 0.5 * math.log(max(1.0, t / 20))
     else:
-        fast, at = recipes.bkb(arms, kernel, LAMBDA, oversampling=qbar, width=2.0), lambda t: qbar
-    slow, coins = PlainBKB(K, LAMBDA, at, 2.0), Coins(0)
-    noise, smaller, first = torch.Generator().manual_seed(1), 0, True
-    for t in range(1, 81):
+        options = {"oversampling": qbar, "width": 2.0, "chunk_size": chunk_size}
+        fast, at = recipes.bkb(arms, kernel, noise_variance, **options), lambda t: qbar
+    rows = PlainBKB(kernel(arms).to_dense().detach(), noise_variance, at, 2.0)
+    about = (squared_exponential(0.2), noise_variance, qbar, lambda *_: 2.0)
+    counts, coins, smaller = NumpyBKB(arms.numpy(), *about, root="cholesky"), Coins(0), 0
+    for t in range(1, 121):
         choice = fast.choose(t)
         arm = int(choice.arm)
-        assert first or arm == slow.choose(), t
-        first = False
-        reward = f[arm] + LAMBDA**0.5 * torch.randn((), generator=noise).double()
-        fast.learn(Observation(float(t), choice.arm, reward.reshape(1), choice.why))
-        slow.learn(arm, float(reward), coins.of(arm))
-        sketch = fast.model.sketches[0]
-        assert {int(sketch.arm[place]) for place in sketch.dictionary} == set(slow.dictionary), t
-        mean, variance = slow.moments()
-        torch.testing.assert_close(fast.model.marginals()[0].flatten(), mean, rtol=1e-6, atol=1e-6)
-        torch.testing.assert_close(
-            fast.model.marginals()[1].flatten(), LAMBDA * variance, rtol=1e-6, atol=1e-6
-        )
-        smaller += len(slow.dictionary) < len(set(slow.pulled))
-    assert smaller > 20, "the dictionary was all arms pulled: nothing was sketched"
-
-
-@pytest.mark.parametrize(("qbar", "noise_variance", "chunk_size"), [(2.0, 0.01, None), (0.5, 0.1, 70)])
-def test_every_choice_is_that_of_plain_numpy(
-    qbar: float, noise_variance: float, chunk_size: int | None
-) -> None:
-    generator = torch.Generator().manual_seed(2)
-    arms = torch.rand(300, 2, generator=generator).double()
-    f = (4 * arms[:, 0]).sin() * (5 * arms[:, 1]).cos()
-    options = {"oversampling": qbar, "width": 2.0, "chunk_size": chunk_size}
-    fast = recipes.bkb(arms, make_kernel("se", 0.2), noise_variance, **options)
-    slow = NumpyBKB(
-        arms.numpy(), squared_exponential(0.2), noise_variance, qbar, lambda *_: 2.0, root="cholesky"
-    )
-    coins, smaller = Coins(0), 0
-    for t in range(1, 201):
-        choice = fast.choose(t)
-        arm = int(choice.arm)
-        assert t == 1 or arm == slow.choose(), t
+        assert t == 1 or arm == rows.choose() == counts.choose(), t
         reward = f[arm] + noise_variance**0.5 * torch.randn((), generator=generator).double()
         fast.learn(Observation(float(t), choice.arm, reward.reshape(1), choice.why))
-        drawn = coins.of(arm)
-        slow.learn(arm, float(reward), lambda u, drawn=drawn: np.array([drawn(x) for x in coins.order]))
-        held = fast.model.sketches[0].inducing_arms() if t % 50 == 0 else None
-        assert held is None or set(held.tolist()) == set(slow.dictionary), t
-        smaller += len(slow.dictionary) < len(slow.pulled)
-    assert smaller > 50, "the dictionary was all arms pulled: nothing was sketched"
+        drawn, counts.qbar = coins.of(arm), at(t)
+        rows.learn(arm, float(reward), drawn)
+        counts.learn(arm, float(reward), lambda u, drawn=drawn: np.array([drawn(x) for x in coins.order]))
+        held = set(fast.model.sketches[0].inducing_arms().tolist())
+        assert held == set(rows.dictionary) == set(counts.dictionary), t
+        mean, variance = rows.moments()
+        ours = [moment.flatten() for moment in fast.model.marginals()]
+        torch.testing.assert_close(ours, [mean, noise_variance * variance], rtol=1e-6, atol=1e-6)
+        smaller += len(held) < len(counts.pulled)
+    assert smaller > 20, "the dictionary was all arms pulled: nothing was sketched"
 
 
 def test_the_first_arm_is_uniform_over_what_is_available() -> None:
