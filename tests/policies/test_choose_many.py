@@ -126,19 +126,6 @@ def test_an_error_within_leaves_the_policy_as_it_was():
     assert described(policy.state_dict()) == kept
 
 
-def test_regret_balancing_counts_plays_and_bounds_by_what_was_learned():
-    policy = taught(all_recipes.build("regret_balancing", 1, T)[0], 20)
-    plays = policy._plays.clone()
-    together = policy.choose_many(20.0, 5)
-    for choice in together:
-        prior = int(choice.why["prior"])
-        assert prior == int(plays.masked_fill(~policy.surviving, torch.inf).argmin())
-        plays[0, prior] += 1
-        width = float(policy.width(int(policy._clock) + 1, policy.model))
-        bound = width * float(policy.choices.predict(choice.arm, 20.0)[1][0, prior])
-        assert float(choice.why["bound"]) == pytest.approx(bound)
-
-
 def mixture_of_arms(kind):
     kernels = torch.stack([KERNEL(ARMS).to_dense().detach(), torch.eye(N).double()])
     noise, rate = torch.tensor([0.1, 0.3]).double(), torch.tensor([0.05, 0.2]).double()
@@ -167,19 +154,6 @@ def test_an_open_question_of_a_mixture_costs_as_much_however_many_are_open_befor
                 expect(Pending(10.0, torch.tensor([k % N, 4])))
             costs.append(mode.count)
     assert costs[19] <= costs[1]
-
-
-def test_the_models_of_a_mixture_learn_residuals_alike():
-    models, arm = (
-        [mixture_of_arms(kind).model for kind in (ArmMembers, "covariance", "factor")],
-        torch.tensor([1, 3]),
-    )
-    for model in models:
-        for time in (1.0, 2.5):
-            at = model.at(arm, time)
-            model.observe_residuals(arm, time - at[0], at, time)
-        for ours, theirs in zip(model.marginals(3.0), models[0].marginals(3.0), strict=True):
-            torch.testing.assert_close(ours, theirs)
 
 
 @pytest.mark.parametrize("kind", [ArmMembers, "covariance", "factor"])

@@ -102,17 +102,19 @@ def test_over_points_it_follows_the_least_played_and_drops_by_reward() -> None:
     assert 0 < len(slow.alive) < 3
 
 
-def test_over_points_pending_questions_count_as_plays_with_bounds_of_what_was_learned() -> None:
-    policy, alike = over_points(2), over_points(2)
+@pytest.mark.parametrize("build", [over_points, balancing])
+def test_pending_questions_count_as_plays_with_bounds_of_what_was_learned(build) -> None:
+    policy, alike = (build(2, width=2.0) for _ in range(2))
     for one in (policy, alike):
-        for t in range(1, 7):
+        for t in range(1, 8):
             choice = one.choose(t)
-            one.learn(Observation(t, choice.arm, choice.arm[:, 0].sin(), choice.why))
-    together = policy.choose_many(7, 3)
-    assert [choice.why["prior"].tolist() for choice in together] == [[0, 0], [1, 1], [2, 2]]
-    for choice in together:
-        p = int(choice.why["prior"][0])
-        expected = 2.0 * alike.choices.predict(choice.arm, 7)[1][:, p]
+            one.learn(Observation(t, choice.arm, choice.arm.double().reshape(2).sin(), choice.why))
+    plays, both = policy._plays.clone(), torch.arange(2)
+    for choice in policy.choose_many(8, 5):
+        prior = choice.why["prior"]
+        assert torch.equal(prior, plays.masked_fill(~policy.surviving, torch.inf).argmin(-1))
+        plays[both, prior] += 1
+        expected = 2.0 * alike.choices.predict(choice.arm, 8)[1][both, prior]
         torch.testing.assert_close(choice.why["bound"], expected)
     assert torch.equal(policy._plays, alike._plays)
 
