@@ -26,7 +26,6 @@ from tests.reference.kernels import rbf
 OVER_POINTS = [name for name, about in REGISTERED.items() if about.points]
 BELIEVES = [name for name in OVER_POINTS if name in ("auto", "gp_ts", "gp_ei", "tv_gp_ucb", "et_gp_ucb")]
 FAR = 0.04
-STEPS = 9
 
 
 def limited(name, replicates=2, far=FAR, **moves):
@@ -42,44 +41,31 @@ def told(policy, problem, choice, step):
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", OVER_POINTS)
-def test_no_setting_moves_further_than_its_limit(name):
-    """In every replicate, through openings, draws and refits; by more than nothing. Resumed, alone: "auto-moves" in
-    ``all_recipes``."""
+def test_every_question_is_within_reach_of_the_one_asked_before(name):
+    """In every replicate, through openings, draws and refits; of parallel, late and lost questions, too. Resumed: as
+    "auto-moves" of ``all_recipes``."""
     policy, problem = limited(name)
-    sides = (problem.domain.bounds[1] - problem.domain.bounds[0]).tolist()
-    played = []
-    for step in range(STEPS):
-        choice = policy.choose(float(step))
-        played.append(choice.arm)
-        told(policy, problem, choice, step)
-    for k in range(2):
-        moved = plain_moves.furthest([points[k].tolist() for points in played], sides)
-        assert 0.0 < moved <= FAR + 1e-12
-        assert bool(problem.domain.contains(torch.stack(played)[:, k], 0.0).all())
-
-
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("name", OVER_POINTS)
-def test_parallel_questions_late_and_lost_ones_are_each_within_reach_of_the_one_asked_before(name):
-    policy, problem = limited(name, 1)
     live = AskTell(policy)
     sides = (problem.domain.bounds[1] - problem.domain.bounds[0]).tolist()
     asked = []
     for step in range(5):
         questions = live.ask(float(step), count=2)
-        asked += [question.arm[0].tolist() for question in questions]
+        asked += [question.arm for question in questions]
         first, second = (question.id for question in questions)
+        reward = problem.expected(1 + step, questions[1].arm).detach()
         if step == 2:
             live.drop(ids=[second])  # the machine went there all the same
         elif policy.outcome_names:
-            live.tell(second, 0.1 * step, outcomes=[0.0])
+            live.tell(second, reward, outcomes=torch.zeros(2, 1).double())
         else:
-            live.tell(second, 0.1 * step)
+            live.tell(second, reward)
         if step == 3:
             live.drop(ids=live.open)
         live = copy.deepcopy(live)
         assert first in live.open or step == 3
-    assert 0.0 < plain_moves.furthest(asked, sides) <= FAR + 1e-12
+    for k in range(2):
+        assert 0.0 < plain_moves.furthest([points[k].tolist() for points in asked], sides) <= FAR + 1e-12
+        assert bool(problem.domain.contains(torch.stack(asked)[:, k], 0.0).all())
 
 
 def test_the_best_within_reach_is_found_in_every_replicates_box():
