@@ -164,17 +164,6 @@ def test_an_arm_not_available_is_never_played_even_if_every_other_index_is_nan()
     assert policy.choose(1, available).arm.tolist() == [4]
 
 
-def test_almost_static_member_equals_a_static_model() -> None:
-    mixed = arm_gp_over_priors(ARMS, priors("forgetting"), NOISE, replicates=1)
-    static = ArmGP(ARMS, kernel("se", 0.2), NOISE, batch_shape=(1,))
-    for step in range(1, 100):
-        arm, reward = torch.tensor([[step % N]]), torch.tensor([[math.sin(step)]], dtype=torch.float64)
-        mixed.observe_arms(arm, reward, 10.0 * step)
-        static.observe_arms(arm[0], reward[0])
-    for own, other in zip(mixed.marginals(1000.0), static.marginals(), strict=True):
-        torch.testing.assert_close(own[:, 0], other, rtol=1e-9, atol=1e-9)
-
-
 def test_sets_of_priors_and_models_that_make_no_sense_are_refused() -> None:
     rbf, K = CandidatePrior(RBFKernel()), torch.eye(N)
     drifts = SpatioTemporalKernel(RBFKernel(), ExponentialForgettingKernel(0.1))
