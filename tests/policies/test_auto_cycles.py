@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from bandits_torch import AskTell, make, recipes
-from bandits_torch.policies import Observation
+from bandits_torch import AskTell, make, recipes, run
 from bandits_torch.problems.periods import fit_cycles
+from tests.reference.stubs import TableProblem
 
 
 def record(T=240, arms=5, period=24.0, seed=0, cycle=1.0):
@@ -40,20 +40,15 @@ def test_the_fit_is_that_of_least_squares_and_finds_period_and_harmonics():
             fit_cycles(rewards, **{name: bad})
 
 
-def arms_of(policy, rewards, start=1, available=None):
-    chosen = []
-    for step, row in enumerate(rewards):
-        arm = policy.choose(float(start + step), available).arm
-        policy.learn(Observation(float(start + step), arm, row[arm]))
-        chosen.append(arm.tolist())
-    return chosen
+def arms_of(policy, rewards):
+    return run(policy, TableProblem(rewards.unsqueeze(0)), len(rewards)).arms
 
 
 def test_without_a_cycle_in_the_history_the_choices_are_those_without_looking_for_one():
     rewards = record(cycle=0.0, T=150)
     policies = [recipes.auto(5, history=rewards[:100], **told) for told in ({}, {"cycles": None})]
     assert not policies[0].model.has_cycles
-    assert arms_of(policies[0], rewards[100:]) == arms_of(policies[1], rewards[100:])
+    assert torch.equal(*(arms_of(policy, rewards[100:]) for policy in policies))
 
 
 def test_times_of_the_history_say_where_in_the_cycle_it_was():

@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from bandits_torch import recipes
+from bandits_torch import recipes, run
 from bandits_torch.policies import DetectionAugmented, Observation
 from bandits_torch.policies.classical import EXP3S, UCB1
 from bandits_torch.recipes import Setup
 from tests.reference import plain_classical
 from tests.reference.kernels import rbf
 from tests.reference.plain_detection import PlainDetection
+from tests.reference.stubs import TableProblem
 
 N, S, T = 5, 4, 120
 ARMS = torch.linspace(0, 1, 100, dtype=torch.float64).unsqueeze(-1)
@@ -60,16 +61,6 @@ def test_equals_a_plain_run_that_sums_every_split_anew(watched, exploration) -> 
     assert sum(run.restarts for run in slow) >= 2
 
 
-def play(policy, table, steps):
-    arms = []
-    for t in steps:
-        choice = policy.choose(float(t))
-        reward = table[t, torch.arange(len(choice.arm)), choice.arm]
-        policy.learn(Observation(float(t), choice.arm, reward, choice.why))
-        arms.append(choice.arm)
-    return torch.stack(arms)
-
-
 def test_pending_pulls_take_turns_and_are_forgotten_again() -> None:
     policy = DetectionAugmented(UCB1(N), horizon=T, noise_scale=0.1, exploration=0.5)
     chosen = [int(choice.arm) for choice in policy.choose_many(0.0, 7)]
@@ -109,7 +100,7 @@ def test_false_alarms_are_rare_where_nothing_changes() -> None:
     mean = torch.rand(many, N, generator=generator, dtype=torch.float64)
     table = mean + 0.3 * torch.randn(steps, many, N, generator=generator, dtype=torch.float64)
     policy = DetectionAugmented(UCB1(N, many), horizon=steps, noise_scale=0.3, delta=0.05)
-    play(policy, table, range(steps))
+    run(policy, TableProblem(table.transpose(0, 1)), steps)
     alarms = float((policy.trace()["restarts"] > 0).double().mean())
     assert alarms <= N * 0.05 + 3 * math.sqrt(0.25 * 0.75 / many)
 

@@ -6,10 +6,11 @@ import pytest
 import torch
 from gpytorch.kernels import MaternKernel, ScaleKernel
 
-from bandits_torch import recipes
+from bandits_torch import recipes, run
 from bandits_torch.policies.opkb import AdaOPKB, Constants, FixedFeatures, subgaussian_scale
 from bandits_torch.policies.policy import Observation
 from tests.reference.kernels import rbf
+from tests.reference.stubs import TableProblem
 
 STEPS, ARMS = 240, 7
 QUICK = Constants(sigma=5.0, c0=0.8, c1=0.2, c2=1.0, c3=0.03, c4=1.0)
@@ -33,15 +34,9 @@ def arms() -> torch.Tensor:
     return torch.linspace(0, 1, ARMS).double().unsqueeze(-1)
 
 
-def played(policy, table) -> tuple[list[int], list[float]]:
-    chosen, restarts = [], []
-    for t, row in enumerate(table, 1):
-        choice = policy.choose(t)
-        arm = choice.arm
-        policy.learn(Observation(float(t), arm, row[arm], why=choice.why))
-        chosen.append(int(arm))
-        restarts.append(float(torch.as_tensor(policy.trace().get("restarts", 0.0)).sum()))
-    return chosen, restarts
+def played(policy, table):
+    history = run(policy, TableProblem(table.unsqueeze(0)), STEPS)
+    return history.arms.tolist(), history.trace.get("restarts", torch.zeros(0)).tolist()
 
 
 _NETWORK = {"hidden": 8, "training_steps": 3}
