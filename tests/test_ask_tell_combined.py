@@ -1,11 +1,14 @@
 """What one option of an ``AskTell`` does under another: units and kinds of rewards, contexts, points, predictions."""
 
+import math
+
 import pytest
 import torch
 
 from bandits_torch import ArmContext, AskTell, Domain, recipes
 from bandits_torch.policies import CentredPolicy, Observation
 from tests.reference.kernels import rbf
+from tests.reference.plain_contextual import PlainCGPUCB, forgetting, se
 
 ARMS = torch.linspace(0, 1, 5).double().unsqueeze(-1)
 CONTEXTS = torch.tensor([[0.1], [0.5], [0.9]]).double()
@@ -62,20 +65,16 @@ def test_predictions_of_arms_and_points_are_in_the_unit_of_rewards():
 
 
 def test_the_past_under_contexts_is_told_with_all_that_is_known_since():
-    options = {"context_dim": 1, "context_kernel": kernel(0.5), "width": 2.0, "forgetting_rate": 0.2}
-    live = AskTell(recipes.tv_cgp_ucb(ARMS, kernel(), 0.04, **options))
-    told = play(live, 12, lambda step: float(torch.sin(torch.tensor(0.7 * step))))
-    arms = torch.tensor([arm for arm, _ in told])
-    X, C, T = ARMS[arms], torch.stack([CONTEXTS[t % 3] for t in range(12)]), torch.arange(12.0).double()
-    over_time = 0.8 ** ((T.unsqueeze(-1) - T).abs() / 2)
-    K = kernel()(X).to_dense() * kernel(0.5)(C).to_dense() * over_time + 0.04 * torch.eye(12).double()
-    here = CONTEXTS[1:2].expand(5, 1)
-    k = kernel()(ARMS, X).to_dense() * kernel(0.5)(here, C).to_dense() * 0.8 ** ((4.0 - T).abs() / 2)
-    rewards = torch.tensor([reward for _, reward in told]).double()
+    space, under = (rbf(torch.tensor(scale, dtype=torch.float64)) for scale in (0.3, 0.5))
+    options = {"context_dim": 1, "context_kernel": under, "width": 2.0, "forgetting_rate": 0.2}
+    live = AskTell(recipes.tv_cgp_ucb(ARMS, space, 0.04, **options))
+    twin = PlainCGPUCB(se(0.3), se(0.5), 0.04, width=lambda t: 2.0, over_time=forgetting(0.2))
+    for t, (arm, reward) in enumerate(play(live, 12, lambda step: math.sin(0.7 * step))):
+        twin.learn(ARMS[arm].tolist(), CONTEXTS[t % 3].tolist(), float(t), reward)
     mean, deviation = live.predict(4.0, context=at(1))
-    torch.testing.assert_close(mean[0], k @ torch.linalg.solve(K, rewards), rtol=1e-8, atol=1e-10)
-    variance = 1 - (k * torch.linalg.solve(K, k.mT).mT).sum(-1)
-    torch.testing.assert_close(deviation[0], variance.sqrt(), rtol=1e-8, atol=1e-10)
+    expected, spread = twin.posterior(ARMS.tolist(), CONTEXTS[1].tolist(), 4.0)
+    assert mean[0].tolist() == pytest.approx(expected, rel=1e-8, abs=1e-10)
+    assert deviation[0].tolist() == pytest.approx(spread, rel=1e-8, abs=1e-10)
 
 
 def test_rewards_of_0_and_1_are_learned_in_their_own_contexts():
