@@ -426,36 +426,32 @@ def test_look_says_what_a_log_holds(tmp_path):
     assert "option 'windw' is not known here; there are a table's options" in said
 
 
-def test_auto_learns_a_log_as_if_it_had_pulled():
-    log, _ = drawn(5, 60)
-    warm, plainly = recipes.auto(4, log=log), recipes.auto(4)
-    for time, arm, reward in zip(log.times.tolist(), log.arms, log.rewards, strict=True):
-        plainly.learn(Observation(time, arm.reshape(1), reward.reshape(1)))
-    torch.testing.assert_close(warm.predict(60.0), plainly.predict(60.0), rtol=0, atol=0)
-    assert int(AskTell.auto(log=log).ask(60.0).arm) == int(plainly.choose(60.0).arm)
-    with pytest.raises(ValueError, match="log must be one of 3 arms, got 4"):
-        recipes.auto(3, log=log)
-    with pytest.raises(ValueError, match="choices must be given if there is no log, got None"):
-        AskTell.auto()
-    with pytest.raises(ValueError, match="log must be a Log, as read_log returns it"):
-        AskTell.auto(log="my.csv")
-
-
-@pytest.mark.parametrize("listed", [False, True])
-def test_auto_learns_a_log_under_its_contexts_as_if_it_had_pulled(listed):
-    log, _ = logs.drawn_under(5, 40, listed, True, False)
-    told = {"contexts": 3} if listed else {"context_dim": 2}
+@pytest.mark.parametrize("told", [{}, {"contexts": 3}, {"context_dim": 2}], ids=str)
+def test_auto_learns_a_log_as_if_it_had_pulled(told):
+    log, _ = logs.drawn_under(5, 40, "contexts" in told, True, False) if told else drawn(5, 60)
     warm, known, plainly = recipes.auto(4, log=log), recipes.auto(4, log=log, **told), recipes.auto(4, **told)
-    for time, arm, reward, context in zip(
-        log.times.tolist(), log.arms, log.rewards, log.contexts, strict=True
-    ):
-        inputs = torch.cat([plainly.arms[arm], context]).unsqueeze(0)
-        plainly.learn(Observation(time, arm.reshape(1), reward.reshape(1), {"inputs": inputs}))
-    now = ArmContext(log.contexts[0])
+    contexts = log.contexts if told else [None] * 60
+    pulls = zip(log.times.tolist(), log.arms, log.rewards, contexts, strict=True)
+    for time, arm, reward, context in pulls:
+        why = {"inputs": torch.cat([plainly.arms[arm], context]).unsqueeze(0)} if told else {}
+        plainly.learn(Observation(time, arm.reshape(1), reward.reshape(1), why))
+    now = ArmContext(log.contexts[0]) if told else None
     for policy in (warm, known):
         torch.testing.assert_close(policy.marginals(60.0, now), plainly.marginals(60.0, now), rtol=0, atol=0)
-    with pytest.raises(ValueError, match="log must be one with 1 numbers of a context, got 0"):
-        recipes.auto(4, contexts=3, log=drawn(5, 60)[0])
+    if not told:
+        assert int(AskTell.auto(log=log).ask(60.0).arm) == int(plainly.choose(60.0).arm)
+
+
+def test_a_log_of_other_arms_or_contexts_is_refused():
+    log, _ = drawn(5, 60)
+    for message, act in {
+        "log must be one of 3 arms, got 4": lambda: recipes.auto(3, log=log),
+        "log must be one with 1 numbers of a context, got 0": lambda: recipes.auto(4, contexts=3, log=log),
+        "choices must be given if there is no log, got None": lambda: AskTell.auto(),
+        "log must be a Log, as read_log returns it": lambda: AskTell.auto(log="my.csv"),
+    }.items():
+        with pytest.raises(ValueError, match=message):
+            act()
 
 
 def test_a_live_system_begins_where_a_log_under_contexts_ends(tmp_path):
