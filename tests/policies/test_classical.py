@@ -213,16 +213,10 @@ def test_one_reward_that_is_neither_0_nor_1_changes_the_likelihood_of_its_replic
 
 
 def test_epsilon_greedy_weighs_rewards_as_the_book_does_and_explores_as_often():
-    policy = EpsilonGreedy(N, S, epsilon=0.2, step_size=0.3, seed=2)
-    played = [[] for _ in range(S)]
-    table = rewards()
-    for t in range(T):
-        arm = policy.choose(t + 1.0).arm
-        for k in range(S):
-            played[k].append((int(arm[k]), float(table[t, k, arm[k]])))
-        policy.learn(Observation(t + 1.0, arm, table[t].gather(-1, arm.unsqueeze(-1)).squeeze(-1)))
-    for k in range(S):
-        means = [plain.weighted_mean(plain.of(i, played[k]), 0.3) for i in range(N)]
+    policy, table = EpsilonGreedy(N, S, epsilon=0.2, step_size=0.3, seed=2), rewards()
+    for k, arms in enumerate(play(policy, table).mT.tolist()):
+        played = [(arm, float(table[t, k, arm])) for t, arm in enumerate(arms)]
+        means = [plain.weighted_mean(plain.of(i, played), 0.3) for i in range(N)]
         exact = torch.tensor(means, dtype=torch.float64)
         torch.testing.assert_close(policy.state["sum"][k], exact, rtol=1e-12, atol=1e-14)
     many = EpsilonGreedy(N, 4000, epsilon=0.2)
