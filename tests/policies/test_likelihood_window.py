@@ -92,31 +92,21 @@ def dense_choice(policy, told, k):
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("kind", ["arms", "arms, drift", "points"])
-def test_the_choice_is_that_of_the_scores_by_direct_solves(kind):
-    policy, told, chosen = POLICIES[kind](), [], []
-    for observation in observations(policy, 104):
-        policy.learn(observation)
-        told.append(observation)
-        if len(told) % 16 == 0 and len(told) > 56:
-            own = policy.trace()["window"].tolist()
-            windows, scores = zip(*[dense_choice(policy, told, k) for k in range(S)], strict=True)
-            assert own == [*windows]
-            torch.testing.assert_close(policy.forgetting.scores, torch.stack(scores), rtol=0, atol=1e-7)
-            chosen.append(tuple(own))
-    assert {window for own in chosen for window in own} == set(RULE["candidates"])
-    assert any(len(set(own)) > 1 for own in chosen)  # each replicate has its own
-
-
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", EVERY)
-def test_what_is_held_is_the_last_window_when_it_shrinks_and_when_it_grows_back(kind):
-    policy, told, lengths = POLICIES[kind](), [], []
+def test_the_window_is_that_of_direct_solves_and_what_is_held_is_the_last_window(kind):
+    """When it shrinks, and when it grows back."""
+    policy, told, lengths, chosen = POLICIES[kind](), [], [], []
     for observation in observations(policy, 130):
         policy.learn(observation)
         told.append(observation)
         lengths.append(policy.trace()["window"].clone())
         assert policy.model.num_observations.tolist() == lengths[-1].clamp(max=len(told)).tolist()
+        if len(told) % 16 == 0 and 56 < len(told) < 104:
+            own = lengths[-1].tolist()
+            windows, scores = zip(*[dense_choice(policy, told, k) for k in range(S)], strict=True)
+            assert own == [*windows]
+            torch.testing.assert_close(policy.forgetting.scores, torch.stack(scores), rtol=0, atol=1e-7)
+            chosen.append(tuple(own))
         if len(told) % 26 == 0:
             for k, length in enumerate(lengths[-1].tolist()):
                 fresh = POLICIES[kind](SlidingWindow(length), 1)
@@ -126,6 +116,8 @@ def test_what_is_held_is_the_last_window_when_it_shrinks_and_when_it_grows_back(
                 asked = (observation.time, grid) if policy.dim else (observation.time,)
                 for own, exact in zip(policy.marginals(*asked), fresh.marginals(*asked), strict=True):
                     torch.testing.assert_close(own[k], exact[0], rtol=0, atol=1e-8)
+    assert {window for own in chosen for window in own} == set(RULE["candidates"])
+    assert any(len(set(own)) > 1 for own in chosen)  # each replicate has its own
     for own in torch.stack(lengths).T.tolist():
         assert own[50] == 40  # nothing has changed yet
         assert min(own[55:110]) == 5
