@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import torch
 
-from bandits_torch import recipes
 from bandits_torch.models import arm_gp_over_priors
 from bandits_torch.policies import Observation, PriorElimination, SampledPriorPolicy
 from bandits_torch.theory import ConstantWidth
@@ -55,15 +54,3 @@ def test_pe_gp_ts_plays_the_best_draw_of_any_surviving_prior(kind) -> None:
         policy.surviving[:] = torch.tensor(surviving)
         columns = zip(*PULLS, strict=True)
         agree(found(policy), shares_of_pe_gp_ts(dense(priors(kind)), surviving, *columns, 6.0, MANY))
-
-
-@pytest.mark.parametrize("recipe", [recipes.hp_gp_ts, recipes.pe_gp_ts])
-def test_pending_draws_are_further_draws_of_the_model_as_it_is(recipe) -> None:
-    options = {"horizon": 20} if recipe is recipes.pe_gp_ts else {}
-    policy = recipe(ARMS, priors("means"), NOISE, replicates=2, **options)
-    before = {k: v.clone() for k, v in policy.model.state_dict().items() if isinstance(v, torch.Tensor)}
-    chosen = policy.choose_many(1.0, 12)
-    assert len({tuple(choice.arm.tolist()) for choice in chosen}) > 1
-    after = policy.model.state_dict()
-    assert before
-    assert all(torch.equal(after[key], value) for key, value in before.items())
