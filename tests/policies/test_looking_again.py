@@ -141,20 +141,6 @@ def test_at_most_so_many_arms_as_asked_are_looked_at_within_a_deadline():
         assert torch.equal(first, index) != turn[t]
 
 
-def test_a_pending_pull_examines_and_an_answer_that_is_given_up_does_not():
-    policy = recipes.auto(8, replicates=2)
-    play(policy, riser, 30)
-    policy.looks.unseen = torch.where(torch.arange(8) >= 6, 1e6, policy.looks.unseen)
-    before = policy.looks.unseen.clone()
-    with policy.expecting(31.0) as expect:
-        first = policy.choose(31.0).arm
-        expect(Pending(31.0, first))
-        second = policy.choose(31.0).arm
-    for s in range(2):
-        assert {int(first[s]), int(second[s])} == {6, 7}
-    assert torch.equal(policy.looks.unseen, before)
-
-
 def test_what_it_cannot_do_is_refused_by_name():
     priors = [CandidatePrior(torch.eye(4).double(), 0.0, 0.0, 0.1)]
     model = arm_gp_over_priors(4, priors, 0.1, replicates=1)
@@ -272,18 +258,27 @@ def test_a_context_and_other_bounds_hold_back_what_they_leave_out():
     assert due.tolist() == [False, True]  # the first context examines nothing that is due
 
 
-def test_a_pending_point_examines_and_an_answer_that_is_given_up_does_not():
-    policy = recipes.auto(UNIT, replicates=2)
-    play_points(policy, 6)
-    policy.looks.unseen, policy.looks.since = policy.looks.unseen + 1e3, policy.looks.since + 1e3
-    before = policy.looks.state_dict()
-    with policy.expecting(7.0) as expect:
-        first = policy.choose(7.0).arm
-        expect(Pending(7.0, first))
-        second = policy.choose(7.0).arm
-    assert (policy.looks.probes == first[0]).any()
-    assert not (policy.looks.probes == second[0]).any()  # one look in an eighth of the deadline
-    assert all(torch.equal(before[name], value) for name, value in policy.looks.state_dict().items())
+@pytest.mark.parametrize("over", ["arms", "points"])
+def test_what_is_pending_examines_and_an_answer_that_is_given_up_does_not(over):
+    policy = recipes.auto(8 if over == "arms" else UNIT, replicates=2)
+    looks = policy.looks
+    if over == "arms":
+        play(policy, riser, 30)
+        looks.unseen = torch.where(torch.arange(8) >= 6, 1e6, looks.unseen)
+    else:
+        play_points(policy, 6)
+        looks.unseen, looks.since = looks.unseen + 1e3, looks.since + 1e3
+    before = looks.state_dict()
+    with policy.expecting(31.0) as expect:
+        first = policy.choose(31.0).arm
+        expect(Pending(31.0, first))
+        second = policy.choose(31.0).arm
+    if over == "arms":
+        assert [{*pair} for pair in zip(first.tolist(), second.tolist(), strict=True)] == [{6, 7}] * 2
+    else:
+        assert (looks.probes == first[0]).any()
+        assert not (looks.probes == second[0]).any()  # one look in an eighth of the deadline
+    assert all(torch.equal(before[name], value) for name, value in looks.state_dict().items())
 
 
 def test_a_replicate_over_a_domain_that_is_reset_has_nothing_unseen():
