@@ -276,7 +276,7 @@ class Settings(Described):
         far, price = torch.full((self.space.dim,), torch.inf).double(), torch.zeros(self.space.dim).double()
         for name, axis in self.space.axes.items():
             at, listed = self.space.columns[name], name in self.values
-            ends = torch.tensor([axis.low, axis.high]).double()
+            ends = torch.tensor([axis.low, axis.high], dtype=torch.float64)
             whole = 1.0 if listed else float(axis.to_unit(ends).diff())  # in columns
             by_name = isinstance(limits, Mapping)
             limit = limits.get(name) if by_name else None if listed else limits

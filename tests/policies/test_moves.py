@@ -257,6 +257,16 @@ def test_settings_by_name_move_in_their_own_units():
     assert changes < 9
 
 
+def test_a_narrow_range_far_from_0_has_limits():
+    live = AskTell.auto({"x": (1.3e9, 1.3e9 + 20)}, max_move=0.1, start_at={"x": 1.3e9 + 10})
+    before = 1.3e9 + 10
+    for step in range(4):
+        question = live.ask(float(step))
+        assert abs(question.name["x"] - before) <= 2.0 + 1e-6
+        before = question.name["x"]
+        live.tell(question.id, 0.0)
+
+
 def test_moves_are_those_of_what_was_played_instead():
     policy = ControlledPolicy(
         CostlyMoves(recipes.gp_ts(4, torch.eye(4).double(), 1.0), move_price=0.1), 0, 0.5
