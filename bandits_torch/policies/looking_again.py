@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,7 +19,8 @@ from bandits_torch.state import HasState
 ALIKE = 0.5  # smallest squared correlation with which a play also examines another arm
 SETTLED = 0.5  # smallest mean of (1 - eps_p)^{clock} over the members, by weight, for which an arm is settled
 _PROBES = 64  # number of points of a domain that have clocks
-_AT_ONCE = 8  # most looks at them within one deadline
+_AT_ONCE = 8  # most looks at them within one deadline, and number of points that a look can make due
+_STANDS_OUT = 3.0  # deviations of the noise by which a look must exceed its prediction to be followed
 SOONEST, LATEST = 0.5, 2.0  # shortest and longest deadline of an arm, in units of c sqrt(t + 300)
 _BEFORE = 300.0  # imagined observations without a change, before the first
 
@@ -131,6 +133,34 @@ class LookingAgain(Described, HasState):
         return {"unseen": model.noise_variance.new_zeros(model.replicates, model.num_arms)}
 
 
+class LookOutcome(NamedTuple):
+    """What a mixture predicted of a reward (S,), and the reward, in one unit and from one origin: (S,) each.
+
+    Attributes:
+        reward: the reward.
+        mean: the predicted mean at its point.
+        noise: the deviation of the noise.
+        best: the largest mean of the points held.
+    """
+
+    reward: Tensor
+    mean: Tensor
+    noise: Tensor
+    best: Tensor
+
+    @property
+    def leads(self) -> Tensor:
+        """Whether the reward is above the largest mean, (S,)."""
+        return self.reward > self.best
+
+    @property
+    def stands_out(self) -> Tensor:
+        """Whether the reward is not above the largest mean but so far above its prediction that points around it are
+        worth a look, (S,)."""
+        above, gap = self.reward - self.mean, self.best - self.mean
+        return (above >= _STANDS_OUT * self.noise) & (above >= gap / 4) & ~self.leads
+
+
 class LookingAtPoints(Described, HasState):
     """``LookingAgain`` over a domain: 64 points have clocks, the first points of its Sobol sequence.
 
@@ -145,6 +175,13 @@ class LookingAtPoints(Described, HasState):
     examine all 64. In higher dimensions 64 points cover a domain less finely: from four inputs on, a region between
     them can be missed.
 
+    A look may meet the slope of an optimum that has risen nearby. The members can predict it well and still keep to the
+    optimum that they know. So a look is followed if it pays more than the mixture predicted for its point, by at least
+    three deviations of the noise and a quarter of the predicted gap to the largest mean of the points held, but no more
+    than that mean (``LookOutcome``). The eight points with clocks that are most like it and not examined by it, without
+    those examined within the last tau / 8 observations, are then due at once, until a play examines them. A look that
+    pays more than the largest mean ends this: from there the bound leads.
+
     If a step has another domain (a context, other bounds), a point waits unless a point of that domain examines it.
 
     Args:
@@ -154,6 +191,7 @@ class LookingAtPoints(Described, HasState):
 
     Attributes:
         probes: (64, d), the points; unseen: (S, 64), their clocks; since: (S,), observations since the latest look.
+        at_once: (S, 64), whether a point is due at once.
 
     Cost: O(64 S P d) per observation. Source: as of ``LookingAgain``.
 
@@ -162,6 +200,7 @@ class LookingAtPoints(Described, HasState):
 
     unseen: Tensor
     since: Tensor
+    at_once: Tensor
 
     def __init__(self, every: float, domain: Domain, members: PointMembers) -> None:
         self.every = validation.positive("every", every)
@@ -179,22 +218,41 @@ class LookingAtPoints(Described, HasState):
         probes = self.probes.unsqueeze(1).expand(-1, len(self.unseen), -1)
         places = domain.fix(probes).transpose(0, 1)  # (S, 64, d)
         late = (self.unseen >= self.tau(count)) & (self.since >= self.tau(count) / _AT_ONCE).unsqueeze(-1)
+        late = late | self.at_once
         if bool(late.any()):
             late = late & domain.contains(places.transpose(0, 1)).mT
-            late = late & self._alike(places, weights).diagonal(dim1=-2, dim2=-1)
+            late = late & (self._likeness(places, weights).diagonal(dim1=-2, dim2=-1) >= ALIKE)
+            first = late & self.at_once
+            late = torch.where(first.any(-1, keepdim=True), first, late)
         at = torch.where(late, self.unseen, -1.0).argmax(-1)
         return late.any(-1), places[torch.arange(len(places), device=at.device), at]
 
-    def examine(self, x: Tensor, weights: Tensor, count: int) -> None:
-        """Count an observation of points (S, d), after ``count`` others and with these weights (S, P) of members."""
-        seen = self._alike(x.unsqueeze(1), weights).squeeze(1)
-        looked = (seen & (self.unseen >= self.tau(count))).any(-1)
-        self.since = torch.where(looked, 0.0, self.since + 1.0)
-        self.unseen = torch.where(seen, 0.0, self.unseen + 1.0)
+    def is_look(self, x: Tensor, weights: Tensor, count: int) -> Tensor:
+        """Whether a play of points (S, d) examines a point that is due, (S,)."""
+        seen = self._likeness(x.unsqueeze(1), weights).squeeze(1) >= ALIKE
+        return (seen & self._waiting(count)).any(-1)
 
-    def _alike(self, X: Tensor, weights: Tensor) -> Tensor:
-        """Whether plays of points X (S, b, d) examine the probes, (S, b, 64)."""
-        return (weights[..., None, None] * self.members.likeness(X, self.probes)).sum(1) >= ALIKE
+    def _waiting(self, count: int) -> Tensor:
+        return (self.unseen >= self.tau(count)) | self.at_once
+
+    def examine(self, x: Tensor, weights: Tensor, count: int, outcome: LookOutcome | None = None) -> None:
+        """Count an observation of points (S, d), after ``count`` others and with these weights (S, P) of members.
+        ``outcome``: of the look, if it is one; None: it is not followed."""
+        likeness = self._likeness(x.unsqueeze(1), weights).squeeze(1)
+        seen, deadline = likeness >= ALIKE, self.tau(count)
+        looked = (seen & self._waiting(count)).any(-1)
+        self.since = torch.where((seen & (self.unseen >= deadline)).any(-1), 0.0, self.since + 1.0)
+        self.unseen = torch.where(seen, 0.0, self.unseen + 1.0)
+        self.at_once = self.at_once & ~seen
+        if outcome is not None:
+            nearest = likeness.masked_fill(seen, -1.0).topk(_AT_ONCE).indices
+            around = torch.zeros_like(seen).scatter_(-1, nearest, True) & (self.unseen > deadline / _AT_ONCE)
+            follows, ends = looked & outcome.stands_out, looked & outcome.leads
+            self.at_once = (self.at_once & ~ends.unsqueeze(-1)) | (around & follows.unsqueeze(-1))
+
+    def _likeness(self, X: Tensor, weights: Tensor) -> Tensor:
+        """How much plays of points X (S, b, d) say about the probes, (S, b, 64): 1/2 is enough to examine one."""
+        return (weights[..., None, None] * self.members.likeness(X, self.probes)).sum(1)
 
     @property
     def longest(self) -> Tensor:
@@ -202,5 +260,5 @@ class LookingAtPoints(Described, HasState):
         return self.unseen.amax(-1)
 
     def _fresh(self) -> dict[str, Tensor]:
-        zeros = self.members.bounds.new_zeros
-        return {"unseen": zeros(self.members.replicates, _PROBES), "since": zeros(self.members.replicates)}
+        zeros, S = self.members.bounds.new_zeros, self.members.replicates
+        return {"unseen": zeros(S, _PROBES), "since": zeros(S), "at_once": zeros(S, _PROBES).bool()}

@@ -17,7 +17,7 @@ from bandits_torch.models.points.member_posterior import MemberMixture
 from bandits_torch.models.points.point_members import PointMembers, refine
 from bandits_torch.policies.choices.points import Points
 from bandits_torch.policies.learned_units import LEAST, MemberScale, TypicalClock, power_of_two
-from bandits_torch.policies.looking_again import LookingAtPoints
+from bandits_torch.policies.looking_again import LookingAtPoints, LookOutcome
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.policies.reward_range import RewardRange
 from bandits_torch.policies.sharing import FixedShare, heaviest
@@ -157,10 +157,10 @@ class PointAveraging(Policy):
         self.range.latest = torch.zeros_like(self.range.latest)
 
     @torch.no_grad()
-    def _examine(self, points: Tensor) -> None:
-        """Record that these points (S, d) are examined."""
+    def _examine(self, points: Tensor, outcome: LookOutcome | None = None) -> None:
+        """Record that these points (S, d) are examined, with the ``outcome`` of a look."""
         if self.looks is not None:
-            self.looks.examine(points, self.sharing.weights, self._steps)
+            self.looks.examine(points, self.sharing.weights, self._steps, outcome)
 
     def choose(self, time: float, available: Domain | None = None) -> Choice:
         self.choices.check_available(available)
@@ -280,6 +280,7 @@ class PointAveraging(Policy):
             moments = self.members.moments(x.unsqueeze(1), x.new_full((len(x), 1), now))
             mean, variance = (moment.squeeze(-1) for moment in moments)
             residual, borne_out = reward.unsqueeze(-1) - self.scale.offset, self.range.borne_out
+            outcome = self._outcome(x, residual, mean, now, believed)
             variance = variance + self.members.noise_variance
             has_density = (self.scale.weight > 0).any(-1)  # else it is 1 in any unit
             log_unit = -self._factor.log() * has_density
@@ -290,12 +291,26 @@ class PointAveraging(Policy):
         if bool(due.any()):
             target = self._replace(due, target, residual)
         self.members.observe(x, target, now, self.sharing.weights, where)
-        self._examine(observation.arm)
+        self._examine(observation.arm, outcome)
         self._steps += 1
         self._latest = observation.arm.detach().clone().unsqueeze(1)
         every = self.refine_every * max(1, self.members.inputs.shape[1] // _MANY)
         if self.refined and self._steps % every == 0:
             self._refine(self._steps // every)
+
+    def _outcome(
+        self, x: Tensor, residual: Tensor, mean: Tensor, now: float, believed: Tensor | None
+    ) -> LookOutcome | None:
+        """The outcome of looks at points (S, d), given the members' ``residual`` and ``mean`` (S, P); None if no
+        replicate makes a look. A reward that is not ``believed`` (S,) counts as the mean."""
+        weights = self.sharing.weights
+        if self.looks is None or not bool(self.looks.is_look(x, weights, self._steps).any()):
+            return None
+        best = (weights.unsqueeze(-1) * self.members.means_held(now)).sum(1).amax(-1)
+        noise = (weights * self.scale.scale * self.members.noise_variance).sum(-1).sqrt()
+        reward, predicted = (weights * residual).sum(-1), (weights * mean).sum(-1)
+        reward = reward if believed is None else torch.where(believed, reward, predicted)
+        return LookOutcome(reward, predicted, noise, best)
 
     def _in_internal_unit(self, reward: Tensor, believed: Tensor | None) -> Tensor:
         """Rewards (S,) in the internal unit, the least power of two above the first that is not 0. A reward far above

@@ -9,6 +9,7 @@ from bandits_torch import AskTell, Domain, recipes
 from bandits_torch.models import CandidatePrior, arm_gp_over_priors
 from bandits_torch.models.arms.members import ArmMembers, LowRankMembers
 from bandits_torch.policies import LookingAgain, LookingAtPoints, ModelAveraging, Observation, Pending
+from bandits_torch.policies.looking_again import LookOutcome
 from bandits_torch.recipes.averaging import auto_over_points
 from tests.reference import plain_looking
 
@@ -205,24 +206,63 @@ def test_clocks_of_places_are_those_of_the_words(d):
     members = recipes.auto(domain, replicates=2).members
     looks = LookingAtPoints(1.0, domain, members)
     g = torch.Generator().manual_seed(d)
-    played, weights = -1 + 4 * torch.rand(60, 2, d, generator=g).double(), torch.rand(60, 2, 14, generator=g)
+    played, weights = -1 + 4 * torch.rand(90, 2, d, generator=g).double(), torch.rand(90, 2, 14, generator=g)
     weights = (weights / weights.sum(-1, keepdim=True)).double()
     played[30:] = -1 + 0.2 * (played[30:] + 1)  # in a corner, so that something is due
-    for t, (x, weight) in enumerate(zip(played, weights, strict=True)):
-        looks.examine(x, weight, t)
-    where, at = looks.due(domain, weights[-1], 60)
-    probes = ((looks.probes + 1) / 4).tolist()
-    for s in range(2):
-        scales, tau = members.lengthscale[s].tolist(), math.sqrt(360)
-        clocks, since = plain_looking.places(
-            ((played[:, s] + 1) / 4).tolist(), weights[:, s].tolist(), probes, scales, 1.0
-        )
-        assert (looks.unseen[s].tolist(), float(looks.since[s])) == (clocks, since)
-        due = max(clocks) >= tau and since >= tau / 8
-        assert due
-        assert bool(where[s])
-        assert at[s].tolist() == looks.probes[clocks.index(max(clocks))].tolist()
-    assert looks.longest.tolist() == looks.unseen.max(-1).values.tolist()
+    outcomes = torch.rand(90, 4, 2, generator=g).double()  # reward, mean, noise and best
+    outcomes[:, 2] *= 0.1
+    outcomes[:, 3] += 0.3
+    followed = 0
+    for t in range(90):
+        if t >= 60:
+            where, at = looks.due(domain, weights[t], t)
+            played[t] = torch.where(where.unsqueeze(-1), at, played[t])
+        for s in range(2):
+            clocks, since, at_once = plain_looking.places(
+                ((played[:t, s] + 1) / 4).tolist(),
+                weights[:t, s].tolist(),
+                ((looks.probes + 1) / 4).tolist(),
+                members.lengthscale[s].tolist(),
+                1.0,
+                outcomes[:t, :, s].tolist(),
+            )
+            assert (looks.unseen[s].tolist(), float(looks.since[s])) == (clocks, since)
+            assert looks.at_once[s].nonzero().flatten().tolist() == sorted(at_once)
+            tau = math.sqrt(t + 300)
+            late = {i for i in range(64) if clocks[i] >= tau and since >= tau / 8}
+            if t >= 60:
+                due = at_once or late
+                assert bool(where[s]) == bool(due)
+                if due:
+                    first = max(sorted(due), key=lambda i: clocks[i])
+                    assert at[s].tolist() == looks.probes[first].tolist()
+            followed += len(at_once)
+        assert looks.longest.tolist() == looks.unseen.max(-1).values.tolist()
+        looks.examine(played[t], weights[t], t, LookOutcome(*outcomes[t]))
+    assert followed > 10
+
+
+def test_points_around_a_look_that_meets_a_slope_are_played_next():
+    domain = Domain(torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double())
+    policy = recipes.auto(domain, look_again=3.0)
+    g, known, risen = (
+        torch.Generator().manual_seed(0),
+        torch.tensor([0.2, 0.2]).double(),
+        torch.tensor([0.75, 0.7]).double(),
+    )
+    slope, since, after = None, 0, []
+    for t in range(1, 240):
+        x = policy.choose(float(t)).arm
+        old, new = ((-((x - top) / 0.15).square().sum(-1) / 2).exp() for top in (known, risen))
+        reward = torch.maximum(old, 2 * new * (t > 100)) + 0.05 * torch.randn(1, generator=g).double()
+        policy.learn(Observation(float(t), x, reward))
+        if slope is None and bool(policy.looks.at_once.any()):
+            slope, since = x, t
+        elif slope is not None and t <= since + 3:
+            after.append(float((x - slope).norm()))
+    assert slope is not None
+    assert max(after) < 0.45  # looks at random would be farther away
+    assert float((policy.choose(240.0).arm - risen).norm()) < 0.1
 
 
 def test_at_most_eight_places_are_looked_at_within_a_deadline():

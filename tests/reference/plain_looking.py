@@ -53,20 +53,30 @@ def matern(x, z, lengthscale):
     return (1 + r + r * r / 3) * math.exp(-r)
 
 
-def examines(x, z, weight, lengthscales):
-    """Whether a play of x examines z."""
-    alike = sum(w * matern(x, z, scale) ** 2 for w, scale in zip(weight, lengthscales, strict=True))
-    return alike >= 0.5
+def likeness(x, z, weight, lengthscales):
+    """How much a play of x says about z; 1/2 is enough to examine it."""
+    return sum(w * matern(x, z, scale) ** 2 for w, scale in zip(weight, lengthscales, strict=True))
 
 
-def places(played, weights, probes, lengthscales, every):
-    """Observations since each of the probes was examined, and since the latest look, after points of the unit cube
-    were played under weights of the members (a list for each play) with these length-scales."""
-    unseen, since = [0] * len(probes), 0
+def places(played, weights, probes, lengthscales, every, outcomes=None):
+    """Observations since each of the probes was examined, since the latest look, and the probes due at once, after
+    points of the unit cube were played under weights of the members (a list for each play) with these length-scales.
+    ``outcomes``: for each play its reward, prediction, noise and the largest mean of the points held."""
+    unseen, since, at_once = [0] * len(probes), 0, set()
     for t, (x, weight) in enumerate(zip(played, weights, strict=True)):
-        seen = [examines(x, probe, weight, lengthscales) for probe in probes]
+        like = [likeness(x, probe, weight, lengthscales) for probe in probes]
         tau = every * math.sqrt(t + 300)
-        looked = any(s and u >= tau for s, u in zip(seen, unseen, strict=True))
-        since = 0 if looked else since + 1
-        unseen = [0 if s else u + 1 for s, u in zip(seen, unseen, strict=True)]
-    return unseen, since
+        late = {i for i, u in enumerate(unseen) if u >= tau}
+        seen = {i for i, own in enumerate(like) if own >= 0.5}
+        since = 0 if seen & late else since + 1
+        looked = bool(seen & (late | at_once))
+        unseen = [0 if i in seen else u + 1 for i, u in enumerate(unseen)]
+        at_once = at_once - seen
+        if looked and outcomes is not None:
+            reward, mean, noise, best = outcomes[t]
+            if reward > best:
+                at_once = set()
+            elif reward - mean >= 3 * noise and reward - mean >= (best - mean) / 4:
+                others = sorted(set(range(len(probes))) - seen, key=lambda i: -like[i])
+                at_once |= {i for i in others[:8] if unseen[i] > tau / 8}
+    return unseen, since, at_once
