@@ -172,8 +172,8 @@ class LookingAtPoints(Described, HasState):
 
     Of the points that are due and can be played, the one with the largest clock is played, at most one in tau / 8
     observations. So no point goes unexamined for longer than tau (1 + 64 / 8), or 2 tau if plays of eight points
-    examine all 64. In higher dimensions 64 points cover a domain less finely: from four inputs on, a region between
-    them can be missed.
+    examine all 64, plus the plays that follow looks. In higher dimensions 64 points cover a domain less finely: from
+    four inputs on, a region between them can be missed.
 
     A look may meet the slope of an optimum that has risen nearby. The members can predict it well and still keep to the
     optimum that they know. So a look is followed if it pays more than the mixture predicted for its point, by at least

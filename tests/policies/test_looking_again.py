@@ -1,5 +1,6 @@
 """An arm that becomes best while nobody plays it is found, and no arm goes unexamined for too long."""
 
+import copy
 import math
 
 import pytest
@@ -242,27 +243,37 @@ def test_clocks_of_places_are_those_of_the_words(d):
     assert followed > 10
 
 
-def test_points_around_a_look_that_meets_a_slope_are_played_next():
+def test_a_look_that_meets_a_slope_is_followed_until_one_pays_more_than_the_best_point_known():
     domain = Domain(torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double())
-    policy = recipes.auto(domain, look_again=3.0)
-    g, known, risen = (
-        torch.Generator().manual_seed(0),
-        torch.tensor([0.2, 0.2]).double(),
-        torch.tensor([0.75, 0.7]).double(),
-    )
-    slope, since, after = None, 0, []
-    for t in range(1, 240):
+    policy = auto_over_points(domain, capacity=40, refined=0, look_again=3.0)
+    looks, g = policy.looks, torch.Generator().manual_seed(0)
+
+    def learn(t, x, reward):
+        policy.learn(Observation(float(t), x, torch.tensor([reward]).double()))
+
+    for t in range(1, 50):
         x = policy.choose(float(t)).arm
-        old, new = ((-((x - top) / 0.15).square().sum(-1) / 2).exp() for top in (known, risen))
-        reward = torch.maximum(old, 2 * new * (t > 100)) + 0.05 * torch.randn(1, generator=g).double()
-        policy.learn(Observation(float(t), x, reward))
-        if slope is None and bool(policy.looks.at_once.any()):
-            slope, since = x, t
-        elif slope is not None and t <= since + 3:
-            after.append(float((x - slope).norm()))
-    assert slope is not None
-    assert max(after) < 0.45  # looks at random would be farther away
-    assert float((policy.choose(240.0).arm - risen).norm()) < 0.1
+        hill = float((-((x - 0.2) / 0.15).square().sum() / 2).exp())
+        learn(t, x, hill + 0.02 * float(torch.randn((), generator=g)))
+    far = int((looks.probes - 0.9).norm(dim=-1).argmin())
+    looks.unseen[0, far], looks.since[0] = 1e3, 1e3
+    x = policy.choose(50.0).arm
+    assert torch.equal(x[0], looks.probes[far])
+    dull, slope = copy.deepcopy(policy), 0.6
+    dull.learn(Observation(50.0, x, torch.tensor([0.03]).double()))
+    assert not dull.looks.at_once.any()
+    learn(50, x, slope)
+    around = looks.probes[looks.at_once[0]]
+    assert 1 <= len(around) <= 8
+    assert (around - x).norm(dim=-1).max() < 0.5
+    x = policy.choose(51.0).arm
+    assert (around == x).all(-1).any()
+    learn(51, x, 0.0)
+    assert not looks.at_once[0][(looks.probes == x).all(-1)].any()  # examined
+    x = policy.choose(52.0).arm
+    assert (around == x).all(-1).any()
+    learn(52, x, 1.8)
+    assert not looks.at_once.any()
 
 
 def test_at_most_eight_places_are_looked_at_within_a_deadline():
