@@ -51,7 +51,8 @@ class PointAveraging(Policy):
     * A member ``behind`` nats behind the best, to which one reward adds at most half, is replaced by the heaviest,
       except for its kernel over time. If it remembers longer, old observations misled it, and it starts from its prior.
     * With ``look_again``, 64 points spread over the domain have clocks. A point that has not been examined for too long
-      is played, whatever the members believe about it (``LookingAtPoints``).
+      is played, whatever the members believe about it, and points around it next if it pays much more than they
+      predicted (``LookingAtPoints``).
 
     Args:
         domain: where points may be played unless ``choose`` gets another domain.
