@@ -26,7 +26,7 @@ from click.testing import CliRunner
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from bandits_torch import cli
+from bandits_torch.cli import commands
 from bandits_torch.files import atomic_write
 from benchmarks.pages import whole
 
@@ -65,7 +65,7 @@ def play(command: str, folder: Path, policy: str | None = None) -> dict[str, Any
         if "my.csv" in arguments:
             page = (ROOT / "docs" / "csv_to_service.md").read_text(encoding="utf-8")
             exec(re.findall(r"```python\n(.*?)```", page, re.S)[0], {})  # writes it
-        played = CliRunner().invoke(cli.app, [*arguments, "--out", "played"], catch_exceptions=False)
+        played = CliRunner().invoke(commands.app, [*arguments, "--out", "played"], catch_exceptions=False)
     if played.exit_code:
         raise RuntimeError(f"{command}: {played.output}")
     record = json.loads((folder / "played" / "run.json").read_text(encoding="utf-8"))

@@ -4,8 +4,9 @@ from unittest.mock import patch
 
 from click.testing import CliRunner, Result
 
-from bandits_torch import cli, loop
+from bandits_torch import loop
 from bandits_torch.captured.steps import NotCaptured
+from bandits_torch.cli import commands
 from bandits_torch.history import Recorder
 
 REPORT = ["regret.csv", "regret.png", "report.html", "run.json"]
@@ -13,7 +14,7 @@ REPORT = ["regret.csv", "regret.png", "report.html", "run.json"]
 
 def call(*arguments: object, code: int | None = 0) -> Result:
     """What ``bandits-torch ARGUMENTS`` answers, which ends with this code (None: any); an error (2) is one line."""
-    result = CliRunner().invoke(cli.app, list(map(str, arguments)))
+    result = CliRunner().invoke(commands.app, list(map(str, arguments)))
     assert code in (None, result.exit_code), result.output
     assert code != 2 or result.stderr.count("\n") == 1, result.stderr
     return result
