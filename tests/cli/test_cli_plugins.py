@@ -83,7 +83,7 @@ def test_it_is_swept_and_a_sweep_goes_on(plugin, tmp_path):
 
 
 def test_its_laws_hold(plugin):
-    assert "10 passed, 1 skipped" in run_anew(
+    assert "11 passed, 1 skipped" in run_anew(
         plugin, "pytest", "-q", "-p", "no:cacheprovider", "source/tests"
     )
 
