@@ -317,7 +317,7 @@ times of observation. An `ArmGP`, which predicts only the present, refuses them.
 NOTES = """
 Settings of the comparison: acquisition functions of two outcomes get a `ModelList` of two models. `qJointEntropySearch`
 uses `condition_noiseless=False`, since models over arms have one noise variance (an `OnlineGP` also supports the
-default). Noisy improvements use `cache_root=False`, so that both models draw the same samples.
+default). Noisy improvements use `cache_root=False`, so both models draw the same samples.
 `PathwiseThompsonSampling` over arms is an exact draw and has no `SingleTaskGP` to compare with, because BoTorch has no
 random features for such kernels. `WeightedGP` has discount 1 and `SketchedGP` has a dictionary of every arm pulled,
 which makes both exact.
