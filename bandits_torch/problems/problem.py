@@ -46,6 +46,8 @@ class Knowledge:
         cycles: the cycle of each arm, for ``auto``; None if none is known.
         context_dim: dimension of the context of every step (``ArmContext``); 0: none.
         context_kernel: prior covariance over contexts, which multiplies ``kernel``; None without a context.
+
+    Raises ValueError for a matrix instead of a kernel.
     """
 
     kernel: Kernel
