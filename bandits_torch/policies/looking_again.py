@@ -229,8 +229,10 @@ class LookingAtPoints(Described, HasState):
 
     def is_look(self, x: Tensor, weights: Tensor, count: int) -> Tensor:
         """Whether a play of points (S, d) examines a point that is due, (S,)."""
-        seen = self._likeness(x.unsqueeze(1), weights).squeeze(1) >= ALIKE
-        return (seen & self._waiting(count)).any(-1)
+        waiting = self._waiting(count)
+        if not bool(waiting.any()):  # as at most steps: then no likeness is needed
+            return waiting.any(-1)
+        return (waiting & (self._likeness(x.unsqueeze(1), weights).squeeze(1) >= ALIKE)).any(-1)
 
     def _waiting(self, count: int) -> Tensor:
         return (self.unseen >= self.tau(count)) | self.at_once
