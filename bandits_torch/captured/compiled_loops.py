@@ -13,7 +13,7 @@ from numba import njit
 from bandits_torch.models.arms.covariance_form import FOLD, LEAST_LEFT, REMOVED
 from bandits_torch.models.arms.members import PENDING
 from bandits_torch.policies.averaging import ROUNDINGS, TIE
-from bandits_torch.policies.learned_units import LEAST
+from bandits_torch.policies.learned_units import LEAST, OF_TWO_VALUES
 from bandits_torch.policies.looking_again import ALIKE, LATEST, SETTLED, SOONEST
 from bandits_torch.policies.reward_range import EARLY, FIRST, LATE
 
@@ -181,7 +181,7 @@ Part = namedtuple(  # first: the number of its first member; columns: the buffer
 )
 Held = namedtuple(  # the other state that observations change, a row for each replicate
     "Held",
-    "log_weight score log_loss resets count squares largest unseen pulled "
+    "log_weight score log_loss resets count squares largest unseen pulled first second repeats "
     "low high below above known latest borne_out arm doubted",
 )
 Told = namedtuple(  # members' (P,), noise (S, P), origin and unit of rewards (S,), and numbers
@@ -221,9 +221,8 @@ def play_averaging(parts, held, constants, asked, turn, expected, noise, availab
             if believed:
                 seen = np.where(constants.framed, (y - constants.origin[s]) / constants.unit[s], y)
                 variance = va[:, i] + constants.noise[s]
-                _weigh(
-                    held, constants, s, seen - mu[:, i], variance, scale, unit, math.log(own), learned, due
-                )
+                two, e = _meet(held, s, y), seen - mu[:, i]
+                _weigh(held, constants, s, e, variance, scale, unit, math.log(own), two, learned, due)
                 w, scale = np.exp(held.log_weight[s]), _scale(held, constants, s)
                 held.pulled[s, i] = True
                 if read[i] == LONG_AGO:
@@ -337,7 +336,18 @@ def _end(y, low, high, above, widths, least):
 
 
 @compiled
-def _weigh(held, constants, s, e, variance, scale, unit, log_unit, learned, due):
+def _meet(held, s, y):
+    """``TwoValues.meet``."""
+    again = y == held.first[s] or y == held.second[s]
+    if not again and not math.isnan(held.first[s]):
+        held.second[s] = y if math.isnan(held.second[s]) else np.inf
+    held.first[s] = y if math.isnan(held.first[s]) else held.first[s]
+    held.repeats[s] |= again and held.second[s] != np.inf
+    return held.repeats[s] and held.second[s] != np.inf
+
+
+@compiled
+def _weigh(held, constants, s, e, variance, scale, unit, log_unit, two, learned, due):
     """``ModelAveraging.weigh``, from the members' prediction errors e."""
     weight, spread, density = constants.strength + held.count[s], scale * variance, -np.log(unit)
     for p in range(len(e)):
@@ -346,10 +356,10 @@ def _weigh(held, constants, s, e, variance, scale, unit, log_unit, learned, due)
         density[p] -= 0.5 * math.log(dof * math.pi * spread[p])
         density[p] -= (dof + 1) * math.log(math.hypot(e[p] / math.sqrt(dof * spread[p]), 1.0))
     bound = constants.clip * (1 + 5 / np.maximum(weight, 1e-6)) * np.sqrt(spread)
-    clipped = np.minimum(np.maximum(e, -bound), bound)
-    squared = clipped * clipped / variance
-    held.count[s] = constants.memory * held.count[s] + 1
-    held.squares[s] = constants.memory * held.squares[s] + squared
+    clipped = e if two else np.minimum(np.maximum(e, -bound), bound)
+    squared, memory = clipped * clipped / variance, OF_TWO_VALUES if two else constants.memory
+    held.count[s] = memory * held.count[s] + 1
+    held.squares[s] = memory * held.squares[s] + squared
     held.largest[s] = np.maximum(held.largest[s], squared)
     joint = held.log_weight[s] + density
     total = _log_sum(joint)

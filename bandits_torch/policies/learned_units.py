@@ -21,6 +21,7 @@ _GAPS = 64  # number of latest gaps between observations; their median is the un
 _KNOWN = 1e12  # a prior strength at which nothing is learned
 LEAST = 1e-12  # a scale below this share of the largest squared residual comes from rounding
 ROUNDING = LEAST**-0.5  # a difference this many times smaller than others comes from rounding
+OF_TWO_VALUES = 0.998  # g of ``MemberScale`` for rewards that have two values
 HELD = 5  # number of first rewards; their median becomes the origin
 
 
@@ -171,6 +172,54 @@ class TypicalClock(HasState):
         return self._now
 
 
+class TwoValues(Described, HasState):
+    """Whether the rewards of a replicate have taken at most two values so far, such as 0 and 1, and one of them twice.
+
+    Such rewards have no outliers, however rare one value is, and their noise changes only with their mean. Rewards that
+    all differ never count: none of the first three repeats.
+
+    Args:
+        like: dtype and device.
+        replicates: S.
+
+    Attributes:
+        first, second: (S,), the two values; NaN before they occur. Once there is a third, ``second`` is infinite.
+        repeats: (S,), whether a reward has equalled one of the two before it.
+    """
+
+    first: Tensor
+    second: Tensor
+    repeats: Tensor
+    over = False  # True: there is a third value in every replicate
+
+    def __init__(self, like: Tensor, replicates: int = 1) -> None:
+        self._none = like.new_full((replicates,), torch.nan)
+        self._begin()
+
+    def meet(self, reward: Tensor) -> Tensor:
+        """Count a reward (S,). Returns whether it is one of only two values, (S,)."""
+        known = ~self.first.isnan()
+        again = (reward == self.first) | (reward == self.second)
+        new = torch.where(self.second.isnan(), reward, torch.inf)
+        self.second = torch.where(known & ~again, new, self.second)
+        self.first = torch.where(known, self.first, reward)
+        two = ~self.second.isinf()
+        self.repeats = self.repeats | (again & two)
+        return self.repeats & two
+
+    def look(self) -> None:
+        """Read whether it is ``over``. May wait for a GPU."""
+        if not self.over:
+            self.over = bool(self.second.isinf().all())
+
+    def state_changed(self) -> None:
+        self.over = False
+
+    def _fresh(self) -> dict[str, Tensor]:
+        none = self._none
+        return {"first": none.clone(), "second": none.clone(), "repeats": torch.zeros_like(none).bool()}
+
+
 class MemberScale(Described, HasState):
     """Origin and scale of rewards for members whose covariance is known up to a factor, and robust densities.
 
@@ -184,7 +233,8 @@ class MemberScale(Described, HasState):
     Because g < 1, s follows noise whose size changes. The density of the next reward is Student's t with
     nu_0 + sum g^{t-i} degrees of freedom, at least 1 and at most ``tail``, so one outlier costs little. Before members
     learn residuals e - mu_p, these are clipped at ``clip`` deviations (more while few rewards are known), as by Huber's
-    score function. If nu_0 = 0 for all members, the weights do not depend on the unit and origin of rewards.
+    score function. Rewards of ``TwoValues`` are not clipped, and g is .998 for them: one value may be rare, and the noise
+    does not change between two of these. If nu_0 = 0 for all members, the weights do not depend on the unit and origin of rewards.
 
     Args:
         strength: (P,) nu_0 >= 0; infinity: the scale is known.
@@ -298,12 +348,17 @@ class MemberScale(Described, HasState):
         self.forget((self.strength == 0) & (least * self.count > self.squares))
 
     def update(
-        self, residual: Tensor, variance: Tensor, unit: Tensor | None = None, borne_out: Tensor | None = None
+        self,
+        residual: Tensor,
+        variance: Tensor,
+        unit: Tensor | None = None,
+        borne_out: Tensor | None = None,
+        two: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Learn the clipped residuals. Returns ln density of the residuals y - o - mu, (S, P), for the members'
         variances v (S, P), and the residuals for members to learn, (S, P): clipped, except in replicates with
         ``borne_out`` (S,) True, whose rewards are no outliers. ``unit`` (S, P): each member's unit of residuals, if
-        they differ; densities are per that unit."""
+        they differ; densities are per that unit. ``two`` (S,): whose rewards have ``TwoValues``; None: none."""
         spread, weight = (self.scale * variance).sqrt(), self.weight
         unknown = None if self._all_known else weight == 0
         more, root, constant = self._tails()
@@ -320,15 +375,24 @@ class MemberScale(Described, HasState):
             density = torch.where(unknown, flat, density)
             bound = bound.masked_fill(unknown, torch.inf)
         clipped = residual.clamp(-bound, bound)
+        if two is not None:
+            clipped = torch.where(two.unsqueeze(-1), residual, clipped)
         squared = clipped.square() / variance
-        count = torch.add(self._one, self.count, alpha=self.memory)
-        squares = torch.add(squared, self.squares, alpha=self.memory)
+        count, squares = self._summed(squared, self.memory)
+        if two is not None:
+            of_two = zip(self._summed(squared, OF_TWO_VALUES), (count, squares), strict=True)
+            count, squares = (torch.where(two.unsqueeze(-1), slow, fast) for slow, fast in of_two)
         if unknown is not None:  # rewards that are all equal say nothing about the scale
             none = unknown & (residual == 0)
             count, squares = torch.where(none, self.count, count), torch.where(none, self.squares, squares)
         self.count, self.squares, self.largest = count, squares, torch.maximum(self.largest, squared)
         self._scale = self._weight = None
         return density, clipped if borne_out is None else residual.where(borne_out.unsqueeze(-1), clipped)
+
+    def _summed(self, squared: Tensor, memory: float) -> tuple[Tensor, Tensor]:
+        """``count`` and ``squares`` after one more z^2, (S, P) each, with g = ``memory``."""
+        one, count, squares = self._one, self.count, self.squares
+        return torch.add(one, count, alpha=memory), torch.add(squared, squares, alpha=memory)
 
     def forget(self, where: Tensor) -> None:
         """Forget the scale of members with ``where`` (S, P) True."""

@@ -16,7 +16,7 @@ from bandits_torch.models.online_model import with_time
 from bandits_torch.models.points.member_posterior import MemberMixture
 from bandits_torch.models.points.point_members import PointMembers, refine
 from bandits_torch.policies.choices.points import Points
-from bandits_torch.policies.learned_units import LEAST, MemberScale, TypicalClock, power_of_two
+from bandits_torch.policies.learned_units import LEAST, MemberScale, TwoValues, TypicalClock, power_of_two
 from bandits_torch.policies.looking_again import LookingAtPoints, LookOutcome
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.policies.reward_range import RewardRange
@@ -117,6 +117,7 @@ class PointAveraging(Policy):
         behind = validation.positive_or_infinite("behind", behind)
         self.sharing = FixedShare(ones, self.replicates, share=share, behind=behind, at_once=behind / 2)
         self.scale = MemberScale(0 * ones, ones > 0, self.replicates)
+        self.values = TwoValues(ones, self.replicates)
         self.range = RewardRange(ones, domain.bounds.new_zeros(self.replicates, self.dim))
         self.refine_every = validation.positive_integer("refine_every", refine_every)
         self.refined = validation.natural("refined", refined)
@@ -276,8 +277,10 @@ class PointAveraging(Policy):
         self._start = observation.time if self._start is None else self._start
         tick = self.clock.tick(observation.time)
         now = tick if self.typical_gap else self._time(observation.time)
-        with only_where(believed, self.scale, self.sharing):
+        self.values.look()
+        with only_where(believed, self.scale, self.sharing, self.values):
             self.scale.meet(reward)
+            two = None if self.values.over else self.values.meet(observation.reward.double())
             moments = self.members.moments(x.unsqueeze(1), x.new_full((len(x), 1), now))
             mean, variance = (moment.squeeze(-1) for moment in moments)
             residual, borne_out = reward.unsqueeze(-1) - self.scale.offset, self.range.borne_out
@@ -285,7 +288,7 @@ class PointAveraging(Policy):
             variance = variance + self.members.noise_variance
             has_density = (self.scale.weight > 0).any(-1)  # else it is 1 in any unit
             log_unit = -self._factor.log() * has_density
-            density, learned = self.scale.update(residual - mean, variance, borne_out=borne_out)
+            density, learned = self.scale.update(residual - mean, variance, borne_out=borne_out, two=two)
             due = self.sharing.update(density, log_unit=log_unit)
         due = due if where is None else due & where
         target = mean + learned
@@ -380,7 +383,7 @@ class PointAveraging(Policy):
     # -- state -----------------------------------------------------------------------------------------
 
     # If only some replicates are reset, the clock, the opening and the range of rewards stay.
-    _parts = ("members", "sharing", "scale", "clock", "looks", "range")
+    _parts = ("members", "sharing", "scale", "values", "clock", "looks", "range")
     _start: float | None  # time of the first observation
     _steps: int  # observations
     _latest: Tensor  # the latest points, (S, 0 or 1, d), where the next search starts
@@ -393,6 +396,7 @@ class PointAveraging(Policy):
 
     def _start_anew(self) -> None:
         """Forget everything but the range of rewards."""
-        for part in (self.members, self.sharing, self.scale, self.clock, *filter(None, [self.looks])):
+        parts: tuple[Any, ...] = (self.members, self.sharing, self.scale, self.values, self.clock)
+        for part in (*parts, *filter(None, [self.looks])):
             part.reset()
         self._renew(None, *self.state_names)

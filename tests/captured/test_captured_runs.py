@@ -16,7 +16,7 @@ from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKer
 from bandits_torch.models import ArmMembers
 from bandits_torch.models.arms import covariance_form
 from bandits_torch.policies import ModelAveraging, Observation
-from bandits_torch.problems import StationaryProblem
+from bandits_torch.problems import Replay, StationaryProblem
 from bandits_torch.state_files import described
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory import GPTSWidth, GrowthBound, SrinivasRKHSWidth
@@ -129,6 +129,13 @@ def equal_at_first(rounding=0.0):
     functions[:, 2:8:3] += rounding
     problem = StationaryProblem(torch.arange(12).double().unsqueeze(-1), functions, 0.0)
     return recipes.auto(problem.arms, replicates=1), problem
+
+
+def two_values(third=()):
+    """``auto`` on a table of zeros and ones, and three halves in the rows of ``third``."""
+    table = (torch.rand(80, 6, generator=torch.Generator().manual_seed(1)) < 0.15).double()
+    table[list(third)] += 0.5
+    return recipes.auto(6), Replay(table, history=table[:5])
 
 
 def knows_its_scale(rate=None, **options):
@@ -294,6 +301,12 @@ def test_blocks_test_for_outliers_only_where_a_reward_can_be_one(far, doubted, r
     assert all(takes_all for now, takes_all in kinds if now > 25) == (far == {})
     assert sum(takes_all for _, takes_all in kinds) > len(kinds) // 3
     assert plain.range.doubted.tolist() == doubted
+
+
+@pytest.mark.parametrize("third", [(), (40,)])
+def test_rewards_of_two_values_have_no_outliers_in_blocks(third, replayed):
+    plain, _ = plain_and_captured(lambda: two_values(third), 8)
+    assert bool(plain.values.second.isinf()) == bool(third)
 
 
 def test_blocks_test_for_looks_only_where_an_arm_can_be_due(replayed, monkeypatch):

@@ -26,6 +26,7 @@ from tests.captured.test_captured_runs import (
     plain_run,
     same,
     same_run_and_books,
+    two_values,
 )
 
 numba = pytest.importorskip("numba", reason="the extra `fast` is not installed")
@@ -159,7 +160,7 @@ def same_as_plain(build, horizon=HORIZON, blocks=True):
     same(history, expected, 1e-9)
     torch.testing.assert_close(moments_of(policy), moments_of(plain), rtol=1e-8, atol=1e-9)
     states, states_plain = (one.state_dict() for one in (policy, plain))
-    for name in ("sharing", "scale", "frame", "looks", "range", "pulled"):
+    for name in ("sharing", "scale", "values", "frame", "looks", "range", "pulled"):
         torch.testing.assert_close(states[name], states_plain[name], rtol=1e-8, atol=1e-9, equal_nan=True)
     # A plain step goes on where a compiled one stopped.
     time = problem.time(horizon + 1)
@@ -193,6 +194,11 @@ def test_rewards_in_doubt_are_in_doubt_in_the_compiled_loop(monkeypatch):
     far = {20: [-80.0, -90.0, 0.0], 21: [0.0, -95.0, 99.0], 40: [0.0, 0.0, 400.0], 41: [0.0, 0.0, 420.0]}
     _, policy = same_as_plain(lambda: in_doubt(monkeypatch, far), 60)
     assert policy.range.doubted.tolist() == [1, 1, 2]
+
+
+def test_rewards_of_two_values_have_no_outliers_in_the_compiled_loop():
+    history, _ = same_as_plain(lambda: two_values((40,)), 60)
+    assert steps_of(history)[0] > 40
 
 
 def test_a_block_of_auto_that_the_loop_cannot_play_is_played_as_it_is():

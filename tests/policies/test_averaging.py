@@ -94,6 +94,8 @@ def with_cycles(strengths, offsets):
     [
         (members, [0.0] * 8, [True] * 8, {}, 0),
         (members, [0.0] * 8, [True] * 8, {9: torch.zeros(S)}, 9),
+        (members, [0.0] * 8, [True] * 8, {}, -1),
+        (members, [10.0] * 4 + [0.0] * 4, [False] * 4 + [True] * 4, {}, -1),
         (
             *(members, [0.0] * 8, [True] * 8),
             *({0: 600.0, 13: torch.tensor([900.0, 0.0]), 40: -800.0, 44: 5000.0}, 0),
@@ -110,7 +112,8 @@ def with_cycles(strengths, offsets):
         (with_cycles, [0.0] * 4, [True] * 4, {}, 0),
     ],
     ids=[
-        *("nothing told", "rounding first", "outliers", "some told", "all told"),
+        *("nothing told", "rounding first", "0 and 1", "0 and 1, some told"),
+        *("outliers", "some told", "all told"),
         *("a cycle told", "a cycle, nothing told"),
     ],
 )
@@ -140,6 +143,7 @@ def test_agrees_with_the_plain_twin(build, strengths, offsets, doubtful, tiny):
         if step in doubtful:
             reward = reward + doubtful[step]
         reward = reward * 1e-9 if step < tiny else reward
+        reward = (reward > 1.5).double() if tiny < 0 else reward
         late = time - 3.7 if step % 9 == 8 else time
         policy.learn(Observation(late, arm, reward))
         passed = max(passed, late)
@@ -191,6 +195,23 @@ def test_told_a_kernel_the_unit_of_rewards_does_not_matter(way, unit):
         for size, policy in policies.items():
             why = policy.choose(float(step), under).why
             policy.learn(Observation(float(step), arm, size * (6 * x[arm, 0]).cos(), why))
+
+
+@pytest.mark.parametrize("domain", [False, True])
+def test_a_rare_success_is_no_outlier(domain):
+    """Of random arms, or points of a domain: means are near the chances, and intervals of 90 % hold most of these."""
+    g, S, steps = torch.Generator().manual_seed(5), 8, 300 if domain else 800
+    chance = 0.02 + 0.03 * torch.rand(S, 6, generator=g, dtype=torch.float64)
+    policy = recipes.auto(Domain(torch.tensor([[0.0], [1.0]]).double()) if domain else 6, replicates=S)
+    for step in range(steps):
+        arm = torch.randint(6, (S,), generator=g)
+        success = torch.rand(S, generator=g).double() < chance[torch.arange(S), arm]
+        played = (arm.unsqueeze(-1) + 0.5).double() / 6 if domain else arm
+        policy.learn(Observation(float(step), played, success.double()))
+    points = (torch.arange(6).double().unsqueeze(-1) + 0.5) / 6 if domain else None
+    mean, variance = policy.marginals(float(steps), points)
+    assert 0.75 < float(mean.mean() / chance.mean()) < 1.25
+    assert float(((mean - chance).abs() <= 1.645 * variance.sqrt()).double().mean()) > 0.8
 
 
 @pytest.mark.parametrize("features", [True, False])

@@ -45,6 +45,7 @@ class PlainAveraging(Doubting):
         self.last = {}  # by member, what its moments were last asked for, and they
         self.score, self.n, self.q = ([0.0] * len(members) for _ in range(3))
         self.count, self.next_check = 0, 8
+        self.believed = []  # rewards
         self.largest, self.first = [0.0] * len(members), []
         self.origin, self.unit, self.resets, self.log_loss = None, None, 0, 0.0
 
@@ -124,10 +125,13 @@ class PlainAveraging(Doubting):
 
     def weigh(self, arm, y, now):
         """Learn a reward that is believed."""
+        self.believed.append(y)
         if self.origin is None:
             self.origin = y
         share, P, grows = self.rules["share"], len(self.members), self.meet(abs(y - self.origin))
-        densities = [self.teach(p, arm, y - self.offset(p), now) for p in range(P)]
+        values = len(set(self.believed))
+        of_two = values <= 2 and values < len(self.believed)
+        densities = [self.teach(p, arm, y - self.offset(p), now, of_two) for p in range(P)]
         mixed = sum(w * math.exp(f) for w, f in zip(self.w, densities, strict=True))
         self.log_loss -= math.log(mixed)
         posterior = [w * math.exp(f) / mixed for w, f in zip(self.w, densities, strict=True)]
@@ -154,19 +158,21 @@ class PlainAveraging(Doubting):
                 self.n[p], self.q[p], self.largest[p] = 0.0, 0.0, 0.0
         return grows
 
-    def teach(self, p, arm, y, now):
-        """Let one member learn a reward counted from its origin; the ln density it gave it."""
+    def teach(self, p, arm, y, now, of_two=False):
+        """Let one member learn a reward counted from its origin; the ln density it gave it. ``of_two``: all rewards so
+        far have one of two values."""
         mean, variance = self.moments(p, now)
         v = float(variance[arm]) + self.members[p].prior.noise_variance
         e = y - float(mean[arm])
         density = self.density(p, e, v)
         nu = self.members[p].strength + self.n[p]
         bound = self.rules["clip"] * (1 + 5 / nu) * math.sqrt(self.scale(p) * v) if nu > 0 else math.inf
-        learned = max(-bound, min(bound, e))
+        bound = math.inf if of_two else bound
+        learned, forget = max(-bound, min(bound, e)), 0.998 if of_two else self.rules["forget"]
         self.data[p].append((arm, float(mean[arm]) + (e if self.range.borne_out else learned), now))
         if nu > 0 or learned != 0:
-            self.n[p] = self.rules["forget"] * self.n[p] + 1
-            self.q[p] = self.rules["forget"] * self.q[p] + learned**2 / v
+            self.n[p] = forget * self.n[p] + 1
+            self.q[p] = forget * self.q[p] + learned**2 / v
         self.largest[p] = max(self.largest[p], learned**2 / v)
         return density
 
