@@ -11,7 +11,7 @@ import pandas as pd
 import torch
 import typer
 
-from bandits_torch import recipes, run
+from bandits_torch import Policy, recipes, run
 from bandits_torch.experiments import random_regret
 from bandits_torch.experiments.comparison import compare
 from bandits_torch.experiments.earned import earned
@@ -84,7 +84,7 @@ def play(kind: str, seed: int) -> pd.DataFrame:
     chances, record = drawn(kind, seed)
     problem = Replay(torch.from_numpy(record), replicates=REPLICATES)
 
-    def build(name: str, part: Replay, steps: int) -> recipes.Policy:
+    def build(name: str, part: Replay, steps: int) -> Policy:
         return recipes.build(name, part, replicates=REPLICATES, horizon=steps, seed=seed)
 
     horizon = problem.horizon
