@@ -233,7 +233,7 @@ def averaging_block(
     if (framed and not frame.holds(steps.ends)) or bool((scale.strength + scale.count == 0).any()):
         return None
     found = {}
-    for state in (scale, sharing, policy.values, policy.range, policy.looks, policy):
+    for state in (scale, sharing, policy.two_values, policy.range, policy.looks, policy):
         for name, value in state.snapshot.items():
             setattr(state, name, value.contiguous())
             found[name.lstrip("_")] = getattr(state, name)

@@ -547,7 +547,7 @@ class AveragingSteps(CapturedSteps):
     def key(self) -> Hashable:
         """The members whose turn it is, whether there is a check, whether an arm can be due, whether no reward can be
         an outlier, whether rewards have more than two values, and the policy's tensors."""
-        over = self.policy.values.over
+        over = self.policy.two_values.over
         return self.turn, self._checks, self.looks, self.takes_all, over, self._plain_steps
 
     # -- in a block ------------------------------------------------------------------------------------

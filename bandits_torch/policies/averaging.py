@@ -25,7 +25,14 @@ from bandits_torch.policies.choices.contexts import (
     number_under,
     pairs_of,
 )
-from bandits_torch.policies.learned_units import HELD, FirstRewards, MemberScale, RewardFrame, TwoValues, TypicalClock
+from bandits_torch.policies.learned_units import (
+    HELD,
+    FirstRewards,
+    MemberScale,
+    RewardFrame,
+    TwoValues,
+    TypicalClock,
+)
 from bandits_torch.policies.looking_again import LookingAgain
 from bandits_torch.policies.point_averaging import PointAveraging
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
@@ -166,9 +173,9 @@ class ModelAveraging(Policy):
                 expected = float(mean.max() - mean.min() + variance.max().sqrt())
         self.range = RewardRange(noise, noise.new_zeros(self.replicates).long(), expected)
         self._first = FirstRewards(model, self.scale, self.frame)
-        self.values = TwoValues(noise, self.replicates)
+        self.two_values = TwoValues(noise, self.replicates)
         # The parts that a reward in doubt does not change.
-        self.judged: list[HasState] = [self.frame, self.scale, self.values, self.sharing]
+        self.judged: list[HasState] = [self.frame, self.scale, self.two_values, self.sharing]
         self.judged += filter(None, [self.looks])
         self._begin()
 
@@ -324,7 +331,7 @@ class ModelAveraging(Policy):
         exempt = ~self._first.settled.unsqueeze(-1) & self._framed if holding else None
         mean, variance = self.model.at(arm, time)  # in the units of the members
         self.scale.look()
-        self.values.look()
+        self.two_values.look()
         settled, confirmed = self.frame.holds(reward), self.range.borne_out
         due, seen, learned = self.weigh(arm, reward, (mean, variance), believed, confirmed, exempt, settled)
         if bool(due.any()):
@@ -348,7 +355,7 @@ class ModelAveraging(Policy):
         """Whether any rewards from ``least`` to ``most`` (S,) would all be believed and leave origin and unit as they
         are, with enough known of every scale (``MemberScale.full``). Waits for a GPU."""
         self.scale.look()
-        self.values.look()
+        self.two_values.look()
         believed = self.scale.full and bool(self.range.believes_all(least, most).all())
         return believed and self.frame.holds(torch.stack([least, most]))
 
@@ -384,7 +391,7 @@ class ModelAveraging(Policy):
             if self._some_framed:
                 seen = torch.addcdiv(own.shift, seen, own.unit)  # exact: units are powers of two
             unit = own.unit if self._mixed else None
-            two = None if self.values.over else self.values.meet(reward)
+            two = None if self.two_values.over else self.two_values.meet(reward)
             density, learned = self.scale.update(
                 seen - mean, variance + self.model.noise_variance, unit, confirmed, two
             )
@@ -484,7 +491,7 @@ class ModelAveraging(Policy):
     # -- state -----------------------------------------------------------------------------------------
 
     # If only some replicates are reset, the clock and the origin, unit and range of rewards stay.
-    _parts = ("model", "sharing", "scale", "frame", "values", "clock", "_first", "looks", "range")
+    _parts = ("model", "sharing", "scale", "frame", "two_values", "clock", "_first", "looks", "range")
     count: int  # observations
     _next_check: int  # number of observations before the next check
     _pulled: Tensor  # which arms have been pulled, (S, N)

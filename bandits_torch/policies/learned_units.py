@@ -230,11 +230,12 @@ class MemberScale(Described, HasState):
 
         s = (nu_0 + sum g^{t-i} z_i^2) / (nu_0 + sum g^{t-i}),   z_i = (e_i - mu_p) / sqrt(v_p) at observation i.
 
-    Because g < 1, s follows noise whose size changes. The density of the next reward is Student's t with
-    nu_0 + sum g^{t-i} degrees of freedom, at least 1 and at most ``tail``, so one outlier costs little. Before members
-    learn residuals e - mu_p, these are clipped at ``clip`` deviations (more while few rewards are known), as by Huber's
-    score function. Rewards of ``TwoValues`` are not clipped, and g is .998 for them: one value may be rare, and the noise
-    does not change between two of these. If nu_0 = 0 for all members, the weights do not depend on the unit and origin of rewards.
+    Because g < 1, s follows noise whose size changes. The density of the next reward is Student's t with nu_0 + sum
+    g^{t-i} degrees of freedom, at least 1 and at most ``tail``, so one outlier costs little. Before members learn
+    residuals e - mu_p, these are clipped at ``clip`` deviations (more while few rewards are known), as by Huber's score
+    function. Rewards of ``TwoValues`` are not clipped, and g is .998 for them: one value may be rare, and the noise
+    does not change between two of these. If nu_0 = 0 for all members, the weights do not depend on the unit and origin
+    of rewards.
 
     Args:
         strength: (P,) nu_0 >= 0; infinity: the scale is known.

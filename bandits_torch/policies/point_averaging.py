@@ -117,7 +117,7 @@ class PointAveraging(Policy):
         behind = validation.positive_or_infinite("behind", behind)
         self.sharing = FixedShare(ones, self.replicates, share=share, behind=behind, at_once=behind / 2)
         self.scale = MemberScale(0 * ones, ones > 0, self.replicates)
-        self.values = TwoValues(ones, self.replicates)
+        self.two_values = TwoValues(ones, self.replicates)
         self.range = RewardRange(ones, domain.bounds.new_zeros(self.replicates, self.dim))
         self.refine_every = validation.positive_integer("refine_every", refine_every)
         self.refined = validation.natural("refined", refined)
@@ -277,10 +277,10 @@ class PointAveraging(Policy):
         self._start = observation.time if self._start is None else self._start
         tick = self.clock.tick(observation.time)
         now = tick if self.typical_gap else self._time(observation.time)
-        self.values.look()
-        with only_where(believed, self.scale, self.sharing, self.values):
+        self.two_values.look()
+        with only_where(believed, self.scale, self.sharing, self.two_values):
             self.scale.meet(reward)
-            two = None if self.values.over else self.values.meet(observation.reward.double())
+            two = None if self.two_values.over else self.two_values.meet(observation.reward.double())
             moments = self.members.moments(x.unsqueeze(1), x.new_full((len(x), 1), now))
             mean, variance = (moment.squeeze(-1) for moment in moments)
             residual, borne_out = reward.unsqueeze(-1) - self.scale.offset, self.range.borne_out
@@ -383,7 +383,7 @@ class PointAveraging(Policy):
     # -- state -----------------------------------------------------------------------------------------
 
     # If only some replicates are reset, the clock, the opening and the range of rewards stay.
-    _parts = ("members", "sharing", "scale", "values", "clock", "looks", "range")
+    _parts = ("members", "sharing", "scale", "two_values", "clock", "looks", "range")
     _start: float | None  # time of the first observation
     _steps: int  # observations
     _latest: Tensor  # the latest points, (S, 0 or 1, d), where the next search starts
@@ -396,7 +396,7 @@ class PointAveraging(Policy):
 
     def _start_anew(self) -> None:
         """Forget everything but the range of rewards."""
-        parts: tuple[Any, ...] = (self.members, self.sharing, self.scale, self.values, self.clock)
+        parts: tuple[Any, ...] = (self.members, self.sharing, self.scale, self.two_values, self.clock)
         for part in (*parts, *filter(None, [self.looks])):
             part.reset()
         self._renew(None, *self.state_names)

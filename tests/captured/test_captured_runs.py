@@ -306,7 +306,7 @@ def test_blocks_test_for_outliers_only_where_a_reward_can_be_one(far, doubted, r
 @pytest.mark.parametrize("third", [(), (40,)])
 def test_rewards_of_two_values_have_no_outliers_in_blocks(third, replayed):
     plain, _ = plain_and_captured(lambda: two_values(third), 8)
-    assert bool(plain.values.second.isinf()) == bool(third)
+    assert bool(plain.two_values.second.isinf()) == bool(third)
 
 
 def test_blocks_test_for_looks_only_where_an_arm_can_be_due(replayed, monkeypatch):

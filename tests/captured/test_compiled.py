@@ -160,7 +160,7 @@ def same_as_plain(build, horizon=HORIZON, blocks=True):
     same(history, expected, 1e-9)
     torch.testing.assert_close(moments_of(policy), moments_of(plain), rtol=1e-8, atol=1e-9)
     states, states_plain = (one.state_dict() for one in (policy, plain))
-    for name in ("sharing", "scale", "values", "frame", "looks", "range", "pulled"):
+    for name in ("sharing", "scale", "two_values", "frame", "looks", "range", "pulled"):
         torch.testing.assert_close(states[name], states_plain[name], rtol=1e-8, atol=1e-9, equal_nan=True)
     # A plain step goes on where a compiled one stopped.
     time = problem.time(horizon + 1)
