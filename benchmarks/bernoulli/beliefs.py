@@ -1,5 +1,5 @@
-"""``python -m benchmarks.bernoulli.beliefs``: after rewards of 0 and 1 of random arms, how far the means of ``auto`` are
-from the chances, and how many of these its intervals of 90 % hold (PROTOCOL.md)."""
+"""``python -m benchmarks.bernoulli.beliefs``: after rewards of 0 and 1 of random arms, how far the means of ``auto``
+are from the chances, and how many of these its intervals of 90 % hold (PROTOCOL.md)."""
 
 from typing import Annotated
 
