@@ -343,7 +343,7 @@ def _meet(held, s, y):
         held.second[s] = y if math.isnan(held.second[s]) else np.inf
     held.first[s] = y if math.isnan(held.first[s]) else held.first[s]
     held.repeats[s] |= again and held.second[s] != np.inf
-    return held.repeats[s] and held.second[s] != np.inf
+    return held.repeats[s] and math.isfinite(held.second[s])
 
 
 @compiled

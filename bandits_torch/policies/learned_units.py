@@ -173,7 +173,7 @@ class TypicalClock(HasState):
 
 
 class TwoValues(Described, HasState):
-    """Whether the rewards of a replicate have taken at most two values so far, such as 0 and 1, and one of them twice.
+    """Whether the rewards of a replicate have taken two values so far, such as 0 and 1, and one of them twice.
 
     Such rewards have no outliers, however rare one value is, and their noise changes only with their mean. Rewards that
     all differ never count: none of the first three repeats.
@@ -197,15 +197,14 @@ class TwoValues(Described, HasState):
         self._begin()
 
     def meet(self, reward: Tensor) -> Tensor:
-        """Count a reward (S,). Returns whether it is one of only two values, (S,)."""
+        """Count a reward (S,). Returns whether the rewards so far have two values, (S,)."""
         known = ~self.first.isnan()
         again = (reward == self.first) | (reward == self.second)
         new = torch.where(self.second.isnan(), reward, torch.inf)
         self.second = torch.where(known & ~again, new, self.second)
         self.first = torch.where(known, self.first, reward)
-        two = ~self.second.isinf()
-        self.repeats = self.repeats | (again & two)
-        return self.repeats & two
+        self.repeats = self.repeats | (again & ~self.second.isinf())
+        return self.repeats & self.second.isfinite()
 
     def look(self) -> None:
         """Read whether it is ``over``. May wait for a GPU."""

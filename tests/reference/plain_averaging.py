@@ -130,7 +130,7 @@ class PlainAveraging(Doubting):
             self.origin = y
         share, P, grows = self.rules["share"], len(self.members), self.meet(abs(y - self.origin))
         values = len(set(self.believed))
-        of_two = values <= 2 and values < len(self.believed)
+        of_two = values == 2 < len(self.believed)
         densities = [self.teach(p, arm, y - self.offset(p), now, of_two) for p in range(P)]
         mixed = sum(w * math.exp(f) for w, f in zip(self.w, densities, strict=True))
         self.log_loss -= math.log(mixed)
@@ -159,8 +159,8 @@ class PlainAveraging(Doubting):
         return grows
 
     def teach(self, p, arm, y, now, of_two=False):
-        """Let one member learn a reward counted from its origin; the ln density it gave it. ``of_two``: all rewards so
-        far have one of two values."""
+        """Let one member learn a reward counted from its origin; the ln density it gave it. ``of_two``: the rewards so
+        far have two values."""
         mean, variance = self.moments(p, now)
         v = float(variance[arm]) + self.members[p].prior.noise_variance
         e = y - float(mean[arm])
