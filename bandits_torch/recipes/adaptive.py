@@ -220,6 +220,8 @@ def w_gp_ucb(
 ) -> Policy:
     """WGP-UCB: GP-UCB on observations weighted by discount^age, with both weight matrices (Deng et al. 2022).
 
+    The width holds at each step with probability 1 - ``delta``. For T steps at once, pass delta / T (``WeightedGP``).
+
     Raises ValueError for a ``discount`` outside (0, 1].
     """
     model = WeightedGP(**over_arms(setup), discount=discount)

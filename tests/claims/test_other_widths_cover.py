@@ -11,9 +11,16 @@ import torch
 from torch import Tensor
 
 from bandits_torch import ArmGP, UpperConfidenceBound, recipes
+from bandits_torch.models.arms.weighted_gp import WeightedGP
 from bandits_torch.policies import IndexPolicy, Observation
 from bandits_torch.problems.simulated import make_kernel
-from bandits_torch.theory import PriorEliminationContinuousWidth, SrinivasContinuousWidth, Width
+from bandits_torch.theory import (
+    IGPWidth,
+    PriorEliminationContinuousWidth,
+    RealisedGain,
+    SrinivasContinuousWidth,
+    Width,
+)
 from tests.reference.simulate_coverage import assert_tight, draws_of, functions_of_norm, normal
 
 RUNS, ARMS, STEPS, LENGTHSCALE = 200, 50, 25, 0.2
@@ -57,6 +64,21 @@ def test_weighted_width_covers_a_function_of_known_norm(discount: float, generat
     policy = recipes.w_gp_ucb(X, KERNEL, R**2, discount=discount, **KNOWN)
     needed = width_needed(policy, functions_of_norm(B, X[:, 0], RUNS, generator), generator)
     assert_tight(needed, DELTA)
+
+
+def test_weighted_width_covers_each_step_and_several_with_a_share_of_delta_for_each(generator) -> None:
+    """One arm, f = 0: the noise of a window of fixed weight is drawn anew for ever, so no bound holds at all steps."""
+    steps, arm = 400, torch.zeros(RUNS, dtype=torch.long)
+    model = WeightedGP(1, torch.eye(1).double(), 1.0, discount=0.9, batch_shape=(RUNS,))
+    widths = [IGPWidth(0.0, 1.0, delta, RealisedGain()) for delta in (DELTA, DELTA / steps)]
+    fails = []
+    for t in range(1, steps + 1):
+        model.observe_arms(arm, normal(generator, RUNS))
+        mean, variance = (moment.squeeze(-1) for moment in model.marginals())
+        fails.append(torch.stack([mean.abs() > width(t + 1, model) * variance.sqrt() for width in widths]))
+    at_each, several = torch.stack(fails, -1).unbind()  # RUNS x steps each
+    assert at_each.double().mean(0).max() <= DELTA < at_each.any(-1).double().mean()
+    assert several.any(-1).double().mean() <= DELTA
 
 
 STEEPEST = math.sqrt(2) / LENGTHSCALE  # b with a = 1: the derivative of a draw is N(0, 1/l^2) at every point

@@ -44,7 +44,9 @@ class WeightedGP(ArmModel):
 
     so that Deng's bound, (sqrt(lambda) B + R sqrt(2 ln(1/delta) + log det(V~/lambda))) times
     sqrt(phi^T V^{-1} V~ V^{-1} phi), is ``IGPWidth`` (theory form, realised gain) times the standard deviation.
-    At discount 1 it is the exact GP.
+    It holds at each step with probability 1 - delta. All weights change at every step, so no martingale covers all
+    steps at once: in a long run the bound fails at some step (tests/claims). For T steps at once, use delta / T. At
+    discount 1 this is the exact GP, and the bound holds at all steps.
 
     Sums of weights are stored per arm and shrink by ``discount`` (and its square) at each step, so lambda is constant
     and nothing overflows, unlike the weights discount^{-s} of the paper with growing lambda.
