@@ -246,8 +246,8 @@ class EventTriggeredRestart(ForgettingRule):
 
     A replicate restarts when |y_t - mu(x_t)| > sqrt(rho_t) sigma(x_t) + w_t with rho_t = 2 ln(2 pi_t / delta),
     w_t^2 = 2 noise_scale^2 ln(2 pi_t / delta) and pi_t = pi^2 t^2 / 6; t counts from the last restart. The observation
-    that triggers the restart is the first of the new data. If the function is a draw of the GP and does not change, the
-    probability of any false alarm is at most 2 delta.
+    that triggers the restart is the first of the new data. If the function is a draw of the GP and does not change, and
+    the noise is normal, the probability of any false alarm is at most delta.
 
     Args:
         delta: failure probability.

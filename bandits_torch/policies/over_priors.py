@@ -280,7 +280,7 @@ class PriorElimination(_TestedPriors):
 
     Source: Ziomek et al. 2024, Algorithm 1, with two corrections. The paper prints sigma_i, but its proof needs
     sigma_{i-1}, the deviation before the observation; with sigma_i the true prior is rejected in most runs
-    (tests/claims). The printed xi_t lacks the factor 2 of a two-sided event (``elimination_xi``).
+    (tests/claims). The printed xi_t lacks a factor 2, which only normal noise does not need (``elimination_xi``).
 
     With ``draws`` it is PE-GP-TS of Sandberg & Haghir Chehreghani 2025 (arXiv 2502.01226): (x_t, p_t) = argmax of
     f^p(x) over arms and surviving priors, f^p ~ GP(mu^p, k^p). Only their abstract and introduction were read; the
@@ -434,7 +434,7 @@ class ShrinkingLengthScale(UnknownPriorPolicy):
 
     Source: Berkenkamp, Schoellig & Krause 2019, Algorithm 1, with b(t) = 1 and g(t) = max(1, t^shrink) rounded up to
     the next of ``factors``; they allow any g that grows without bound. Valid once g(t) >= theta_0 / theta, with theta
-    the true length-scale.
+    the true length-scale: each member's width with probability 1 - delta, so all P with 1 - P delta.
 
     Args:
         model: has batch shape (S, P), member p with length-scale theta_0 / factors[p].

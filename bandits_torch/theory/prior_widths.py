@@ -23,7 +23,8 @@ class SrinivasBayesianWidth(Width):
 
     Source: Srinivas et al. 2010, Theorem 1 (Lemma 5.1); equals sqrt(beta_t). Also for TV-GP-UCB (Bogunovic et al.
     2016), whose model drifts as the function does. Valid for f drawn from the prior and Gaussian noise of variance
-    lambda. After a restart ``step`` counts from 1 again, and the guarantee holds for each interval separately.
+    lambda. After a restart ``step`` counts from 1 again. If restarts do not depend on rewards, the guarantee holds for
+    each interval separately.
 
     Args:
         num_arms: N >= 1.
@@ -166,7 +167,9 @@ def elimination_xi(
     """xi_t = 2 R^2 ln(2 |U| pi^2 t^2 / (3 delta)): |sum of n noises| <= sqrt(xi_t n) for every prior and step.
 
     Source: Ziomek et al. 2024, Lemma 5.1 at delta_B = delta/2, so it fails with probability at most delta/2. The paper
-    prints no 2 inside the logarithm. That form fails with probability up to delta, because the event is two-sided.
+    prints no 2 inside the logarithm: the last line of its proof drops that of the two-sided bound 2 exp(-xi/(2 R^2))
+    for sub-Gaussian noise. Without it, the bound is delta. For normal noise it is delta/2 all the same, because
+    P(|Z| > c) <= exp(-c^2/2).
 
     Args:
         step: t >= 1.

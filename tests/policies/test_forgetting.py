@@ -129,8 +129,8 @@ def test_the_observation_that_fired_is_the_first_of_the_new_data():
 
 
 @pytest.mark.parametrize("delta", [0.05, 0.2])
-def test_false_alarms_on_a_stationary_draw_happen_with_probability_2_delta_at_most(delta):
-    """1500 draws of the model's prior, each played for 60 steps; 3 standard errors above 2 delta would fail."""
+def test_false_alarms_on_a_stationary_draw_happen_with_probability_delta_at_most(delta):
+    """1500 draws of the model's prior, each played for 60 steps; 3 standard errors above delta would fail."""
     replicates, steps = 1500, 60
     policy = policy_of(EventTriggeredRestart(delta), replicates)
     root = torch.linalg.cholesky(smooth(N, 0.3) + 1e-10 * torch.eye(N).double())
@@ -141,8 +141,7 @@ def test_false_alarms_on_a_stationary_draw_happen_with_probability_2_delta_at_mo
         reward = truth.gather(1, arm.unsqueeze(1)).squeeze(1) + noise
         policy.learn(Observation(float(step), arm, reward))
     alarmed = (policy.trace()["restarts"] > 0).double().mean().item()
-    standard_error = math.sqrt(2 * delta * (1 - 2 * delta) / replicates)
-    assert alarmed <= 2 * delta + 3 * standard_error
+    assert alarmed <= delta + 3 * math.sqrt(delta * (1 - delta) / replicates)
     assert alarmed > 0  # the rule is awake
 
 

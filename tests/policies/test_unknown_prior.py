@@ -139,6 +139,13 @@ def test_xi_has_the_papers_form_and_the_two_sided_one() -> None:
     assert xi - printed == pytest.approx(2 * 0.09 * math.log(2))
     steps = torch.tensor([[1], [7]])
     torch.testing.assert_close(elimination_xi(steps, 11, 0.3, 0.05)[1, 0].item(), xi)
+    # Union bounds over 11 priors and all n: the print's is delta/2 for normal noise alone, where P(|Z| > c) <=
+    # exp(-c^2/2); sub-Gaussian noise has 2 exp(-c^2/2). What is beyond the largest n is at most delta / n.
+    n = torch.arange(1, 100_000).double()
+    squared = {form: elimination_xi(n, 11, 1.0, 0.05, form) for form in ("two-sided", "printed")}
+    fails = {form: 11 * 2 * (-c / 2).exp().sum() for form, c in squared.items()}
+    assert fails["two-sided"] <= 0.025 < 0.0499 < fails["printed"]
+    assert 11 * torch.erfc((squared["printed"] / 2).sqrt()).sum() + 1e-6 <= 0.025
 
 
 @pytest.mark.parametrize("xi", ["two-sided", "printed"])
