@@ -150,9 +150,9 @@ class SphereTwoSwitches(SphereOneSwitch):
 class DriftingCosine(SimulatedProblem):
     """A cosine wave whose phase moves: r_t(x) = 0.8 cos(3 x^T theta + phi(t)).
 
-    Hong, Li & Tewari (2023), appendix J.3. The direction theta is uniform on the unit sphere. At T = 10 000
-    the phase phi is 0 until step 1000, rises linearly to pi at 3000, stays, rises from 4000 to 2 pi at 6000
-    and stays; other horizons scale these steps.
+    Hong, Li & Tewari (2023), appendix J.3, whose cosine has amplitude 1; 0.8 is that of their switching functions. The
+    direction theta is uniform on the unit sphere. At T = 10 000 the phase phi is 0 until step 1000, rises linearly to
+    pi at 3000, stays, rises from 4000 to 2 pi at 6000 and stays; other horizons scale these steps.
 
     Known in advance: noise variance R^2; a squared exponential kernel of variance 0.8^2/2 and, unless another is given,
     lengthscale sqrt(d)/3 (to second order in the distance, the covariance of r averaged over theta and phase);

@@ -110,7 +110,8 @@ def exp3_s(
     """EXP3.S: exponential weights with sharing, for adversarial rewards (Auer et al. 2002, Corollary 8.2).
 
     ``exploration``: gamma, by default the value of the corollary, which is 1 (uniform play) unless ``horizon`` is well
-    above the number of arms;  ``sharing``: alpha, by default 1 / ``horizon``.
+    above the number of arms;  ``sharing``: alpha, by default 1 / ``horizon``. ``changes`` is the corollary's S, which
+    covers S - 1 changes.
     """
     return EXP3S(
         **arm_settings(setup),

@@ -256,8 +256,9 @@ class SrinivasRKHSWidth(Width):
     """GP-UCB for a function of bounded norm: width_t = sqrt(2 B^2 + 300 gamma_{t-1} ln^3(t/delta)).
 
     Source: Srinivas et al. 2010, Theorem 3, as quoted by Chowdhury & Gopalan 2017, section 3.1; equals their
-    beta~_t, and sqrt(beta_t) of Srinivas. Valid for noise bounded by R almost surely in a model with
-    lambda = R^2, growing data, and the maximum gain gamma_n. It is very loose, and kept for comparison.
+    beta~_t. The beta_t of Srinivas et al. is its square, with gamma_t in place of gamma_{t-1}. Valid for noise bounded
+    by R almost surely in a model with lambda = R^2, growing data, and the maximum gain gamma_n. It is very loose, and
+    kept for comparison.
 
     Args:
         rkhs_bound, delta, gain: B, delta and the provider of gamma_n.
@@ -287,7 +288,7 @@ class IGPWidth(NormWidth):
     although the experiments of Chowdhury & Gopalan use it with lambda = R^2.
 
     Valid for conditionally R-sub-Gaussian noise and growing data, at all steps at once; ``gain`` may be the realised
-    gain. Raises ValueError for arguments out of range.
+    gain. For a ``WeightedGP`` it is valid at each step alone. Raises ValueError for arguments out of range.
     """
 
     num_events = 1  # m, the number of events in the union bound, each of probability delta/m
@@ -348,13 +349,16 @@ class BKBWidth(NormWidth):
     """BKB: width_t = 2 (R/sqrt(lambda)) sqrt(alpha l_t d_t + ln(1/delta)) + (1 + 1/sqrt(1 - eps)) B.
 
     d_t = sum_s sigma~_t^2(x_s) over the observations, sigma~ with its 1/lambda (the model's
-    ``effective_dimension``); l_t = 1 + ln(1 + kappa^2 t / lambda), kappa^2 = max k(x, x).
+    ``effective_dimension``); l_t = 1 + ln(1 + kappa^2 t / lambda), kappa^2 = max k(x, x). In both forms t is the step:
+    one more than the number of observations, which is t in the paper.
 
     Source: Calandriello et al. 2019, Theorem 2; equals their beta~_t / sqrt(lambda), because theirs multiplies
     sigma~ = sigma / sqrt(lambda). Correction: the print has l_t = ln(kappa^2 t), ``form="printed"``, which is 0 at
     t = kappa = 1 and ignores lambda. Its source, equation 6, has 1 + ln(|K| / lambda + 1) with |K| <= kappa^2 t.
+    Their appendix D.1 replaces 1 + ln(kappa^2 t + 1) by 2 ln(kappa^2 t), which is less if kappa^2 t < 3.49. This is
+    where the factor 2 comes from: with our l_t, sqrt(2) suffices.
     Valid for R-sub-Gaussian noise and every lambda > 0, at all steps at once with probability 1 - delta, if the
-    model's variances are within a factor alpha of the exact ones (``LeverageSampling.theory``). It is loose:
+    dictionary is epsilon-accurate (their equation 12), which ``LeverageSampling.theory`` achieves. It is loose:
     ``RealisedInformationWidth`` is several times narrower, but proved only for the exact posterior.
 
     Args:
@@ -539,7 +543,8 @@ class SlidingWindowWidth(IGPWidth):
 
     Source: Zhou & Shroff 2021, Lemma 2; equals the beta_t there. Correction: their Algorithm 2 prints
     B + R sqrt(2 (gamma_{min(t,w)} + 1 + ln(1/delta))). Removing observations breaks the martingale, so the
-    guarantee is a union bound over T steps (Lemma 2): both forms use ln(T/delta).
+    guarantee is a union bound over T steps (Lemma 2): both forms use ln(T/delta). The first term of Lemma 2, the
+    drift, lacks the factor of Lemma 1.
     Valid at steps up to T if f does not change inside a window; otherwise wrap it in ``DriftAwareWidth``.
 
     Args:

@@ -236,8 +236,9 @@ class GLRKLUCB(MeansPolicy):
 
     Cost: O(S (N + t)) per step, because the test keeps all rewards.
 
-    Source: Besson, Kaufmann, Maillard & Seznec 2022, Algorithm 1, with the threshold and the tuning of the authors'
-    experiments (the theorem's threshold is larger). Raises ValueError for numbers out of range, and other ``restarts``.
+    Source: Besson, Kaufmann, Maillard & Seznec 2022, Algorithm 1, with the threshold of the authors' experiments (the
+    theorem's is larger) and the tuning that their code recommends. Raises ValueError for numbers out of range, and
+    other ``restarts``.
     """
 
     horizon: int
