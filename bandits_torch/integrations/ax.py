@@ -29,13 +29,15 @@ class BanditNode(ExternalGenerationNode):
     """Generates the choices of a policy over a ``Domain``. The policy learns each arm of every completed trial once.
 
     Every parameter has coordinates in the policy's unit cube: one for a range, its logarithm, an integer or an ordered
-    choice (its rank), and one per value for other choices. Fixed parameters are passed on. Points that are pending in
-    Ax lower the variance (``Policy.choose_many``) and leave the mean unchanged. Ax also calls a completed trial pending
-    while any metric lacks data; here such a trial is not pending. Points of the latest 50 trials that failed, were
-    abandoned or stopped early, or lack a finite value, count as pending, so they are not generated forever.
+    choice (its rank), and one per value for other choices. Fixed and disabled parameters, and ``fixed_parameters`` of a
+    call, have their values. Points that are pending in Ax, or of trials that run, lower the variance
+    (``Policy.choose_many``) and leave the mean unchanged. Ax also calls a completed trial pending while any metric
+    lacks data; here such a trial is not pending. Points of the latest 50 trials that failed, were abandoned or stopped
+    early, or lack a finite value, count as pending, so they are not generated forever.
 
-    If the objective's metric or direction changes, all trials are learned again. A value without a place, such as one
-    that is none of a parameter's choices, None, or 0 on a logarithmic scale, is learned in the middle of all.
+    If the objective's metric or direction, a parameter's range or choices, or a value that was learned changes, all
+    trials are learned again. A parameter that a trial lacks has its backfill value. A value without a place, such as
+    one that is none of a parameter's choices, None, or 0 on a logarithmic scale, is learned in the middle of all.
 
     A point may be generated again, because the objective may have changed there. Standard errors in Ax's data are not
     used. The node holds its policy in memory. Ax cannot save external nodes, so save the experiment with another
@@ -74,13 +76,15 @@ class BanditNode(ExternalGenerationNode):
         self._build, self._standardise, self._time = policy, standardise, time
         self._parameters: dict[str, Parameter] = {}
         self._axes: dict[str, Axis] = {}
-        self._about: tuple[Any, ...] = ()  # axes, metric and sign of the rewards learned
-        self._learned: set[tuple[int, str]] = set()  # (trial, arm)
+        self._about: tuple[Any, ...] = ()  # axes, values of choices, metric and sign of the rewards learned
+        self._learned: dict[tuple[int, str], float] = {}  # values by (trial, arm)
         self._now = 0.0
         self._trials = 0
         self._given: set[tuple[Any, ...]] = set()  # points generated since the latest trial
         self._completed: set[tuple[Any, ...]] = set()  # points of completed trials and of no other trial
         self._failed: list[_Values] = []
+        self._running: list[_Values] = []
+        self._fixed: _Values = {}
 
     def update_generator_state(self, experiment: Experiment, data: Data) -> None:
         """See Ax: learn the new trials."""
@@ -95,25 +99,24 @@ class BanditNode(ExternalGenerationNode):
         constraints = experiment.search_space.parameter_constraints
         validation.require(not constraints, "parameter_constraints", constraints, "none")
         self._parameters = dict(experiment.search_space.parameters)
+        self._filled = experiment.search_space.backfill_values()
         axes = {
             name: _axis(one)
             for name, one in self._parameters.items()
             if not isinstance(one, FixedParameter)
             and not (isinstance(one, ChoiceParameter) and len(one.values) == 1)
         }
-        if (axes, metric, sign) != self._about:
-            space = Space(axes)
-            self._policy = policy_over(  # first: it may raise
-                space, self._build, initial=None, seed=self._seed, standardise=self._standardise
-            )
-            self._about, self._axes, self._space, self._learned = (axes, metric, sign), axes, space, set()
+        kinds = self._parameters.values()
+        choices = [list(one.values) for one in kinds if isinstance(one, ChoiceParameter)]
+        about = (axes, choices, metric, sign)
         table = data.df
         table = table[table["metric_name"] == metric] if len(table) else table
         values = {(int(row.trial_index), row.arm_name): float(row.mean) for row in table.itertuples()}
         if len(experiment.trials) != self._trials:
             self._trials, self._given = len(experiment.trials), set()
         completed: set[tuple[Any, ...]] = set()
-        self._failed, recent = [], sorted(experiment.trials)[-RECENT:]
+        found: dict[tuple[int, str], float] = {}
+        self._failed, self._running, recent = [], [], sorted(experiment.trials)[-RECENT:]
         other = set(self._given)
         latest = -math.inf
         for index, trial in sorted(experiment.trials.items()):
@@ -121,24 +124,51 @@ class BanditNode(ExternalGenerationNode):
             for arm in trial.arms:
                 (completed if done else other).add(self._values(arm.parameters))
                 value = values.get((index, arm.name), math.nan)
-                if index in recent and trial.status.is_terminal and not (done and math.isfinite(value)):
+                if done and math.isfinite(value):
+                    found[index, arm.name] = value
+                elif not trial.status.is_terminal:
+                    self._running.append(arm.parameters)
+                elif index in recent:
                     self._failed.append(arm.parameters)
-                if done and (index, arm.name) not in self._learned and math.isfinite(value):
-                    reward = torch.tensor([sign * value], dtype=torch.float64)
-                    self._policy.learn(Observation(self._time_of(trial), self._point(arm.parameters), reward))
-                    self._learned.add((index, arm.name))
         self._completed = completed - other
+        if about != self._about or any(found.get(key) != value for key, value in self._learned.items()):
+            space = Space(axes)
+            self._policy = policy_over(  # first: it may raise
+                space, self._build, initial=None, seed=self._seed, standardise=self._standardise
+            )
+            self._about, self._axes, self._space, self._learned = about, axes, space, {}
+        for (index, name), value in found.items():
+            if (index, name) not in self._learned:
+                trial, reward = experiment.trials[index], torch.tensor([sign * value], dtype=torch.float64)
+                point = self._point(trial.arms_by_name[name].parameters)
+                self._policy.learn(Observation(self._time_of(trial), point, reward))
+                self._learned[index, name] = value
         present = latest + 1.0 if self._time == "number" else max(latest, time.time())
         self._now = max(self._now, present, 0.0)
+
+    def _gen(self, experiment: Experiment, *args: Any, fixed_features: Any = None, **given: Any) -> Any:
+        """See Ax: generate arms with the values in ``fixed_features`` and of disabled parameters."""
+        fixed = experiment.search_space.get_disabled_parameter_fixed_features(fixed_features)
+        self._fixed = {} if fixed is None else fixed.parameters
+        known = experiment.search_space.parameters
+        validation.known_names("fixed_parameters", self._fixed, known)
+        for name, value in self._fixed.items():
+            one = known[name]
+            validation.require(one.validate(value), f"fixed_parameters[{name!r}]", value, f"a value of {one}")
+        return super()._gen(experiment, *args, fixed_features=fixed_features, **given)
 
     def get_next_candidate(self, pending_parameters: list[Any]) -> Any:
         """See Ax: the next choice of the policy."""
         known = self._completed.union(map(self._values, self._failed))
-        waiting = [values for values in pending_parameters if self._values(values) not in known]
-        pending = [Pending(self._now, self._point(values)) for values in self._failed + waiting]
-        (choice,) = self._policy.choose_many(self._now, 1, pending=pending)
+        waiting = {self._values(values): values for values in [*self._running, *pending_parameters]}
+        unknown = [values for place, values in waiting.items() if place not in known]
+        pending = [Pending(self._now, self._point(values)) for values in self._failed + unknown]
+        given = {name: self._fixed[name] for name in self._axes if name in self._fixed}
+        fixed = {name: _number(self._parameters[name], value) for name, value in given.items()}
+        domain = self._space.domain(fixed=fixed) if fixed else None
+        (choice,) = self._policy.choose_many(self._now, 1, domain, pending)
         numbers = self._space.decode(choice.arm[0])
-        found = {name: _value(one, numbers.get(name)) for name, one in self._parameters.items()}
+        found = {name: _value(one, numbers.get(name)) for name, one in self._parameters.items()} | self._fixed
         self._given.add(self._values(found))
         self._completed.discard(self._values(found))
         return found
@@ -148,6 +178,7 @@ class BanditNode(ExternalGenerationNode):
 
     def _point(self, values: _Values) -> Tensor:
         """The point (1, d) of these values. One without a place in its parameter's range counts as missing."""
+        values = {**self._filled, **values}
         given = {name: (self._parameters[name], values[name]) for name in self._axes if name in values}
         known = {name: _number(one, value) for name, (one, value) in given.items() if _has(one, value)}
         return self._space.encode(known).unsqueeze(0)

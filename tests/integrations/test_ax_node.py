@@ -12,6 +12,7 @@ pytest.importorskip("ax", reason='Ax is not installed: pip install ".[ax]"')
 from ax.adapter.registry import Generators
 from ax.api.client import Client
 from ax.api.configs import ChoiceParameterConfig, RangeParameterConfig
+from ax.core.parameter import ParameterType, RangeParameter
 from ax.exceptions.core import AxError
 from ax.generation_strategy.generation_strategy import GenerationStep, GenerationStrategy
 
@@ -106,6 +107,61 @@ def test_completed_trials_are_learned_once_running_ones_are_pending():
     waiting = [[float(one.arm) for one in pending] for pending in policy.pending]
     assert [len(pending) for pending in waiting] == [0, 1, 2, 2, 3]
     assert waiting[3] == pytest.approx([first[2]["x"], first[0]["x"]])
+
+
+def test_a_running_trial_is_pending_although_it_has_data():
+    policy = Recorded()
+    client = client_of(BanditNode(policy))
+    for count in range(3):
+        ((index, _),) = client.get_next_trials(1).items()
+        client.attach_data(index, raw_data={"loss": 1.0}, progression=1)
+        assert len(policy.pending[-1]) == count
+    assert not policy.learned
+
+
+def test_a_value_that_is_corrected_replaces_the_one_that_was_learned():
+    policy = Recorded()
+    client = client_of(BanditNode(policy))
+    play(client, 3, lambda index, values: 1.0)
+    client.get_next_trials(1)
+    client.attach_data(1, raw_data={"loss": 7.0})
+    client.get_next_trials(1)
+    assert [float(one.reward) for one in policy.learned] == [-1.0, -7.0, -1.0]
+
+
+def test_fixed_parameters_and_disabled_ones_have_their_values():
+    client = client_of(BanditNode(), ALL)
+    for values in client.get_next_trials(2, fixed_parameters={"kind": "c", "rate": 0.01}).values():
+        assert (values["kind"], values["rate"]) == ("c", 0.01)
+    for bad in ({"kind": "z"}, {"layers": 9}):
+        with pytest.raises(ValueError, match=r"fixed_parameters\['\w+'\] must be a value of"):
+            client.get_next_trials(1, fixed_parameters=bad)
+    with pytest.raises(ValueError, match="fixed_parameters must be among x, rate"):
+        client.get_next_trials(1, fixed_parameters={"kinds": "a"})
+    client._experiment.disable_parameters_in_search_space({"size": 64, "x": 0.5})
+    (values,) = client.get_next_trials(1, fixed_parameters={"layers": 2}).values()
+    assert (values["size"], values["x"], values["layers"]) == (64, 0.5, 2)
+
+
+def test_a_parameter_that_is_added_has_its_backfill_value_in_earlier_trials():
+    policy = Recorded()
+    client = client_of(BanditNode(policy))
+    play(client, 2, lambda index, values: 1.0)
+    added = RangeParameter("z", ParameterType.FLOAT, 0.0, 10.0, backfill_value=1.0)
+    client._experiment.add_parameters_to_search_space([added])
+    client.get_next_trials(1)
+    assert [float(one.arm[0, 1]) for one in policy.learned] == pytest.approx([0.1, 0.1])
+
+
+def test_all_trials_are_learned_again_for_other_choices():
+    policy = Recorded()
+    client = client_of(BanditNode(policy), [X, ALL[3]])
+    (index,) = client.get_next_trials(1, fixed_parameters={"kind": "c"})
+    client.complete_trial(index, raw_data={"loss": 1.0})
+    for choices, place in ((["a", "b", "c"], [0, 0, 1]), (["c", "d", "e"], [1, 0, 0])):
+        client._experiment.search_space.parameters["kind"].set_values(choices)
+        client.get_next_trials(1)
+        assert policy.learned[0].arm[0, 1:].tolist() == place
 
 
 def test_a_completed_trial_is_not_pending_while_another_metric_lacks_data():
