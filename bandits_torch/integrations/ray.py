@@ -103,7 +103,7 @@ class PB2(PopulationBasedTraining):
             synch=synch,
         )
         self.population = Population(Ranges(ranges), interval, seed=random.getrandbits(31))
-        self._begun: dict[str, dict[str, Any]] | None = None  # saved state by trial, of a restored experiment
+        self._begun: dict[str, dict[str, Any]] | None = None  # saved state by trial, once this is known
         self._saved = False
 
     # -- what Tune calls -------------------------------------------------------------------------------
@@ -118,9 +118,9 @@ class PB2(PopulationBasedTraining):
                 _put(trial.config, self._paths[name], values[name])
                 trial.evaluated_params[name] = values[name]
         super().on_trial_add(tune_controller, trial)
-        if self._begun is None:
+        if self._begun is None and trial.last_result:  # Tune may add trials that start anew before it
             self._begun = self._restored(trial)
-        for name, value in self._begun.get(trial.trial_id, {}).items():
+        for name, value in (self._begun or {}).get(trial.trial_id, {}).items():
             setattr(self._trial_state[trial], name, value)
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
@@ -200,13 +200,14 @@ class PB2(PopulationBasedTraining):
             "trials": trials,
             "next": self._next_perturbation_sync,
         }
+        self._begun = self._begun or {}  # from now on the file is this run's
         with atomic_write(folder / _FILE) as file:
             file.write(json.dumps(kept, default=float).encode())
 
     def _restored(self, trial: Trial) -> dict[str, dict[str, Any]]:
-        """Load the state of a restored experiment; the states of its trials by name, empty for a new experiment."""
+        """Load the state of a restored experiment; the states of its trials by name, empty if it has no file."""
         path = Path(trial.local_experiment_path or "") / _FILE
-        if not trial.last_result or not path.is_file():
+        if not path.is_file():
             return {}
         kept = json.loads(path.read_bytes())
         # Trials go back to their checkpoints, so the stretches in progress are dropped.

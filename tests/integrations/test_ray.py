@@ -19,7 +19,7 @@ from ray.tune.schedulers import pb2 as rays
 
 from bandits_torch.integrations.population import Range
 from bandits_torch.integrations.ray import PB2
-from benchmarks.ray.running import ITERATION, SCORE, Controller, Record, Saved, Training, run
+from benchmarks.ray.running import ITERATION, SCORE, Controller, Member, Record, Saved, Training, run
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's and its dependencies' own
 COMMON = {"time_attr": ITERATION, "metric": SCORE, "mode": "max"}
@@ -290,6 +290,29 @@ def test_a_trial_that_fails_and_is_tried_again_gains_from_its_next_report():
     scheduler.on_trial_complete(controller, trial, {})
     scheduler.on_trial_remove(controller, controller.trials[1])
     assert list(scheduler.population.now) == [controller.trials[2].trial_id]
+
+
+def test_a_restored_population_goes_on_although_its_latest_trial_starts_anew(tmp_path):
+    """Ray adds first what reported last; with ``restart_errored`` this may be a trial without results."""
+    scheduler = PB2(hyperparam_bounds={"lr": [1e-4, 1.0]}, **COMMON)
+    controller = controlled(scheduler)
+    for trial in controller.trials:
+        trial.local_experiment_path = str(tmp_path)
+    for _ in range(4):
+        for trial in controller.trials:
+            controller.step(trial, Record())
+    learned, now = list(scheduler.population.gains), dict(scheduler.population.now)
+    scheduler.on_trial_add(controller, controller.trials[0])  # Tune adds one again: it is not a restore
+    assert learned
+    assert (scheduler.population.gains, scheduler.population.now) == (learned, now)
+    again = PB2(hyperparam_bounds={"lr": [1e-4, 1.0]}, **COMMON)
+    anew = Member(9, {"lr": 0.01})
+    anew.local_experiment_path = str(tmp_path)
+    for trial in [anew, *controller.trials]:
+        again.on_trial_add(controller, trial)
+    assert again.population.gains == learned
+    times = [again._trial_state[trial].last_train_time for trial in [anew, *controller.trials]]
+    assert times == [0, 4, 4, 4]
 
 
 def test_a_result_without_the_metric_is_refused_or_passed_over_as_in_ray():
