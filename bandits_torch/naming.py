@@ -93,3 +93,20 @@ def find(kind: str, name: str) -> Any:
         return installed(kind)[name].load() if name in installed(kind) else None
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(f"{kind[:-1]} {name!r} cannot be imported: {error}") from error
+
+
+def register(what: str, entry: Any, made: Any, entries: dict[str, Any], registry: dict[str, Any]) -> None:
+    """Put ``made`` into ``registry``, and its ``entry`` into ``entries``, under the name of the entry.
+
+    A second definition in the same module, by a cell of a notebook or by a reload, replaces the first, also under its
+    other names. Raises ValueError if something else has the name.
+    """
+    place, old_place = (
+        (one.__module__, getattr(one, "__qualname__", one)) for one in (made, registry.get(entry.name, made))
+    )
+    if place != old_place:
+        raise ValueError(f"{what} must be new, got {entry.name!r}")
+    first = entries.get(entry.name)
+    others = [name for name, one in entries.items() if one is first]
+    for name in {entry.name: None} | dict.fromkeys(others):
+        entries[name], registry[name] = entry, made

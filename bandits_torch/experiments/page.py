@@ -116,7 +116,7 @@ def page(
         holds = {"lines": str(found).splitlines(), "picture": picture, "jumps": bool(found.jumps)}
 
     def draw_regret(figure: Figure) -> None:
-        ax = plot_regret(shown, figure.add_subplot(), random=random, labels=False)
+        ax = plot_regret(shown, figure.add_subplot(), random=random, labels=figure.get_figwidth() > _PHONE)
         if ax.get_ylim()[1] >= _LARGE:
             ax.yaxis.set_major_formatter(EngFormatter(sep=""))  # 4M and 20k
 

@@ -302,13 +302,12 @@ REGISTERED: dict[str, NamedProblem] = {}  # the same problems by name
 def named(name: str, **about: Any) -> Callable[[Factory], Factory]:
     """Register the decorated class or function under this name; the keywords are those of ``NamedProblem``.
 
-    Raises ValueError for a name that is taken.
+    Raises ValueError for a name that is taken. The same class or function of the same module may be defined again; the
+    new one replaces the old.
     """
 
     def register(factory: Factory) -> Factory:
-        validation.require(name not in REGISTERED, "name of a problem", name, "new")
-        REGISTERED[name] = NamedProblem(name, factory, **about)
-        PROBLEMS[name] = factory
+        naming.register("name of a problem", NamedProblem(name, factory, **about), factory, REGISTERED, PROBLEMS)
         return factory
 
     return register

@@ -562,7 +562,8 @@ def _long_table(
         frame = frame.drop(columns="", errors="ignore")
     time = find_time(frame, time_column, mark)
     if time is None:
-        raise ValueError(f"time_column must be the name of a column, for long=True, got {time_column!r}")
+        names = some(list(frame.columns))
+        raise ValueError(f"time_column must be one of the columns {names} if long is given, got {time_column!r}")
     arm, reward = _long_names([name for name in frame.columns if name != time], long)
     clock = read_times(time, frame[time], mark)
     if (empty := empty_row(frame[arm])) is not None:

@@ -206,7 +206,8 @@ def recipe(**about: Any) -> Callable[[Callable[..., Policy]], Callable[..., Poli
     """A decorator that registers a function of a ``Setup``; ``about``: fields of ``Recipe``.
 
     The decorated function raises ValueError for arguments that the recipe does not take or lacks. The decorator raises
-    ValueError for a name that is taken, and unless all parameters after the setup are keywords alone.
+    ValueError for a name that is taken, and unless all parameters after the setup are keywords alone. The same function
+    of the same module may be defined again; the new one replaces the old.
     """
 
     def register(function: Callable[..., Policy]) -> Callable[..., Policy]:
@@ -248,9 +249,7 @@ def recipe(**about: Any) -> Callable[[Callable[..., Policy]], Callable[..., Poli
             return made(Setup(given.pop("arms"), **fields), given)
 
         vars(call)["__signature__"] = signature
-        validation.require(name not in REGISTERED, "name of a recipe", name, "new")
-        REGISTERED[name] = Recipe(name, call, **about)
-        RECIPES[name] = call
+        naming.register("name of a recipe", Recipe(name, call, **about), call, REGISTERED, RECIPES)
         return call
 
     return register

@@ -131,7 +131,7 @@ def test_a_tie_is_auto_and_nobody_who_was_stuck(tmp_path):
     pulled = run["results"]["igp_ucb"]["arms"][0][where["first"] - 1 : where["last"]]
     assert set(pulled) == {where["arm"]} == {1}
     for name in ("auto", "et_gp_ucb", "igp_ucb"):
-        assert f"{name}: the darker, the more often" in page
+        assert f"{name}: the stronger the blue, the more often" in page
 
 
 def test_where_nothing_could_be_lost_nobody_lost_least(tmp_path):

@@ -149,8 +149,11 @@ def test_a_setup_is_frozen_complete_and_checked():
         recipes.gp_ucb(setup, RBFKernel())
 
 
-def test_a_new_recipe_is_registered_once():
-    @recipes.recipe(takes=recipes.registered("gp_ucb").takes)
+def test_a_new_recipe_is_registered_and_defined_again(monkeypatch):
+    """As a cell of a notebook does that runs again. A name of another recipe is refused."""
+    takes = recipes.registered("gp_ucb").takes
+
+    @recipes.recipe(takes=takes)
     def wide_gp_ucb(setup, *, width=9.0):
         """GP-UCB with a wide constant (2026)."""
         return recipes.gp_ucb(setup, width=width)
@@ -161,10 +164,19 @@ def test_a_new_recipe_is_registered_once():
         built = recipes.build("wide_gp_ucb", make("gp", num_arms=5), replicates=1, horizon=9)
         assert float(built.width.value) == 9.0
         assert list(recipes.RECIPES)[-1] == "wide_gp_ucb"
-        with pytest.raises(ValueError, match="name of a recipe must be new"):
-            recipes.recipe()(wide_gp_ucb.__wrapped__)
+        monkeypatch.setitem(globals(), "WIDE", wide_gp_ucb)
+        assert recipes.registered(by_module := f"{__name__}:WIDE").call is wide_gp_ucb
+        wide_gp_ucb.__wrapped__.__kwdefaults__ = {"width": 8.0}
+        again = recipes.recipe(takes=takes)(wide_gp_ucb.__wrapped__)
+        for name in ("wide_gp_ucb", by_module):
+            assert recipes.RECIPES[name] is recipes.registered(name).call is again
+            assert recipes.options_of(name)["width"] == 8.0
+        again.__wrapped__.__module__ = "elsewhere"
+        with pytest.raises(ValueError, match="name of a recipe must be new, got 'wide_gp_ucb'"):
+            recipes.recipe()(again.__wrapped__)
     finally:
-        del REGISTERED["wide_gp_ucb"], recipes.RECIPES["wide_gp_ucb"]
+        for name in ("wide_gp_ucb", f"{__name__}:WIDE"):
+            REGISTERED.pop(name, None), recipes.RECIPES.pop(name, None)
 
 
 @pytest.mark.parametrize("function", [lambda: 0, lambda setup, most=60: 0, lambda setup, **options: 0])
