@@ -1,5 +1,7 @@
 """The picture of a table shows what its labels say."""
 
+from datetime import UTC, datetime
+
 import numpy as np
 import torch
 
@@ -31,3 +33,18 @@ def test_the_legend_of_long_names_is_within_the_picture_and_tells_them_apart():
     assert len({text.get_text() for text in legend.get_texts()}) == 6
     drawn = legend.get_window_extent()
     assert 0 <= drawn.x0 < drawn.x1 <= figure.bbox.width
+
+
+def test_a_steady_cycle_leaves_the_same_ripple_in_all_of_a_record_and_dates_are_told_once():
+    """1440 rows are two to a bin, not two to some and one to the others. The ticks lie in three months."""
+    hours = 3600 * np.arange(1440)
+    rewards = torch.from_numpy(np.sin(2 * np.pi * np.arange(1440) / 24))[:, None].repeat(1, 2)
+    start = datetime(2025, 3, 1, tzinfo=UTC).timestamp()
+    table = RewardTable(rewards, torch.from_numpy(start + hours), in_seconds=True, dated=True)
+    figure = plot_diagnosis(table, diagnose(table))
+    figure.draw_without_rendering()
+    levels = figure.axes[0].lines[0].get_ydata()
+    early, late = (np.ptp(part[len(part) // 4 : -len(part) // 4]) for part in np.array_split(levels, 2))
+    np.testing.assert_allclose(early, late, rtol=0.05)
+    assert figure.axes[0].xaxis.get_offset_text().get_text() == "2025"
+    assert figure.axes[0].get_xlabel() == "date"

@@ -165,7 +165,8 @@ def test_a_new_recipe_is_registered_and_defined_again(monkeypatch):
         assert float(built.width.value) == 9.0
         assert list(recipes.RECIPES)[-1] == "wide_gp_ucb"
         monkeypatch.setitem(globals(), "WIDE", wide_gp_ucb)
-        assert recipes.registered(by_module := f"{__name__}:WIDE").call is wide_gp_ucb
+        by_module = f"{__name__}:WIDE"
+        assert recipes.registered(by_module).call is wide_gp_ucb
         wide_gp_ucb.__wrapped__.__kwdefaults__ = {"width": 8.0}
         again = recipes.recipe(takes=takes)(wide_gp_ucb.__wrapped__)
         for name in ("wide_gp_ucb", by_module):

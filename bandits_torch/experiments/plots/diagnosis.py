@@ -31,7 +31,10 @@ def plot_diagnosis(table: RewardTable, found: Diagnosis, figure: Figure | None =
     shown = order if N <= _ARMS else np.array([*order[: _ARMS - 1], order[-1]])
     cycle = found.periods[0] if found.periods else None
     axes = figure.subplots(1, 2, width_ratios=(2.4, 1)) if cycle is not None else [figure.subplots()]
-    bins = np.array_split(np.arange(T), min(T, _BINS))
+    size = -(-T // _BINS)
+    bins = np.split(
+        np.arange(T), range(size, T, size)
+    )  # of one size: a change of it would look like one of rewards
     middle = np.array([times[part].mean() for part in bins])
     dates = found.unit == "seconds" and table.dated
     unit, size = unit_of(float(times[-1] - times[0])) if found.unit == "seconds" else ("", 1)
@@ -52,7 +55,7 @@ def plot_diagnosis(table: RewardTable, found: Diagnosis, figure: Figure | None =
         ax.axvline(float(where[0]), color=GREY, linestyle=":", linewidth=1.2, zorder=0)
     if dates:
         in_dates(ax)
-    in_unit = "date (UTC)" if dates else f"time ({unit}s)"
+    in_unit = "date" if dates else f"time ({unit}s)"
     what = {"rows": "row", "seconds": in_unit, "times": "time"}[found.unit]
     dotted = "; dotted: jumps" if found.jumps else ""
     finish(ax, f"Smoothed rewards{dotted}", what, "reward")

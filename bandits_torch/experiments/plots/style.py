@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter, num2date
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -71,7 +71,25 @@ def in_dates(ax: Axes, **about: Any) -> None:
     """Short dates on the horizontal axis; ``about``: arguments of ``AutoDateLocator``."""
     locator = AutoDateLocator(**about)
     ax.xaxis.set_major_locator(locator)
-    ax.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=about.get("tz")))
+    ax.xaxis.set_major_formatter(_ShortDates(locator, tz=about.get("tz")))
+
+
+class _ShortDates(ConciseDateFormatter):
+    """Matplotlib writes the month of the last tick beside the axis; this writes only what all ticks share."""
+
+    _shared = ""
+
+    def format_ticks(self, values: Sequence[float]) -> list[str]:
+        first, last = num2date([values[0], values[-1]], self._tz)
+        several = f"{first:%Y} to {last:%Y}"
+        formats = (f"{{:{parts}}}" for parts in ("%Y-%b-%d %H:%M", "%Y-%b-%d", "%Y-%b", "%Y"))
+        self._shared = next(
+            (form.format(last) for form in formats if form.format(first) == form.format(last)), several
+        )
+        return list(super().format_ticks(values))
+
+    def get_offset(self) -> str:
+        return min(super().get_offset(), self._shared, key=len)
 
 
 def finish(ax: Axes, title: str, xlabel: str, ylabel: str, *, legend: bool = False) -> Axes:
