@@ -50,7 +50,7 @@ class BatchBKB(Policy):
 
     def __init__(self, model: SketchedGP, width: Width) -> None:
         validation.instance("model", model, SketchedGP, "a SketchedGP")
-        validation.instance("width", width, Width, "a Width")
+        validation.instance("width", width, Width, "a Width, such as ConstantWidth(2.0)")
         one_batch = len(model.batch_shape) <= 1
         shape = tuple(model.batch_shape)
         validation.require(one_batch, "model.batch_shape", shape, "() or (S,), replicates only")
@@ -259,7 +259,7 @@ class PhasedElimination(Policy):
         validation.instance("model", model, ArmGP, "an ArmGP")
         fits = len(model.batch_shape) == 1 and not model.drifts
         validation.require(fits, "model", tuple(model.batch_shape), "of batch shape (S,), and without drift")
-        validation.instance("width", width, Width, "a Width")
+        validation.instance("width", width, Width, "a Width, such as ConstantWidth(2.0)")
         self.model, self.width = model, width.bind(model, None)
         self.sizes, self.interval = batch_sizes(interval), interval
         self.choices = choices_over(model)

@@ -87,7 +87,7 @@ class IndexPolicy(Policy):
         validation.require(len(batch) <= 1, "model.batch_shape", batch, "() or (S,), replicates alone")
         validation.function("acquisition", acquisition, "an acquisition class, or a function that makes one")
         if width is not None:
-            validation.instance("width", width, Width, "a Width")
+            validation.instance("width", width, Width, "a Width, such as ConstantWidth(2.0)")
         if forgetting is not None:
             validation.instance("forgetting", forgetting, ForgettingRule, "a ForgettingRule")
         own = self._choices_over(model, choices, search=search, seed=seed, first_replicate=first_replicate)
@@ -267,7 +267,7 @@ class IndexPolicy(Policy):
         expected = f"given: {type(self.width).__name__} was made for the present arms"
         validation.require(not old, "width", width, expected)
         if width is not None:
-            validation.instance("width", width, Width, "a Width")
+            validation.instance("width", width, Width, "a Width, such as ConstantWidth(2.0)")
         self.model = self.model.with_arms(arms, prior_mean)
         before, self.choices = self.choices, choices_over(self.model)
         self.choices.conditions, self.choices.takes_noise = before.conditions, before.takes_noise

@@ -83,7 +83,7 @@ class UnknownPriorPolicy(Policy):
         draws: bool = False,
     ) -> None:
         validation.instance("model", model, (ArmGP, OnlineGP), "an ArmGP, or an OnlineGP over a domain")
-        validation.instance("width", width, Width, "a Width")
+        validation.instance("width", width, Width, "a Width, such as ConstantWidth(2.0)")
         two = len(model.batch_shape) == 2
         validation.require(two, "model.batch_shape", tuple(model.batch_shape), "(S, P): replicates, priors")
         if choices is not None:

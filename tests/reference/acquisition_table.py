@@ -307,10 +307,10 @@ the maximum. A number refers to a reason below the table. `python -m tests.refer
 page, and a test checks that it is up to date.
 
 The models have batch shape (), the only one that BoTorch's entropies and pathwise draws support. *At a time* means
-`AtTime`: a model with a kernel over space and time, viewed at one moment. Without it, a drifting model works where the
-acquisition function uses only its given inputs, with time in the last column. Acquisition functions that add the
-observed inputs (max-value entropies, GIBBON, noisy improvements over `train_inputs`) then refer to the function at the
-times of observation. An `ArmGP`, which predicts only the present, refuses them.
+`bandits_torch.models.AtTime`: a model with a kernel over space and time, viewed at one moment. Without it, a drifting
+model works where the acquisition function uses only its given inputs, with time in the last column. Acquisition
+functions that add the observed inputs (max-value entropies, GIBBON, noisy improvements over `train_inputs`) then refer
+to the function at the times of observation. An `ArmGP`, which predicts only the present, refuses them.
 
 """
 
