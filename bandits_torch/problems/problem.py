@@ -307,7 +307,8 @@ def named(name: str, **about: Any) -> Callable[[Factory], Factory]:
     """
 
     def register(factory: Factory) -> Factory:
-        naming.register("name of a problem", NamedProblem(name, factory, **about), factory, REGISTERED, PROBLEMS)
+        entry = NamedProblem(name, factory, **about)
+        naming.register("name of a problem", entry, factory, REGISTERED, PROBLEMS)
         return factory
 
     return register

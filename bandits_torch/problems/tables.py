@@ -563,7 +563,7 @@ def _long_table(
     time = find_time(frame, time_column, mark)
     if time is None:
         names = some(list(frame.columns))
-        raise ValueError(f"time_column must be one of the columns {names} if long is given, got {time_column!r}")
+        raise ValueError(f"time_column must be one of {names} if long is given, got {time_column!r}")
     arm, reward = _long_names([name for name in frame.columns if name != time], long)
     clock = read_times(time, frame[time], mark)
     if (empty := empty_row(frame[arm])) is not None:

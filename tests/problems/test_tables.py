@@ -271,6 +271,9 @@ def test_rows_of_time_arm_and_reward_are_read_as_long(tmp_path):
         read_table(_write(tmp_path, "time,arm,reward\n1,x,2\n1,x,3\n"), long=True)
     spaced = _write(tmp_path, "time,arm,reward\n1,x ,2\n1, y,3\n2,x,4\n2,y,5\n")
     assert read_table(spaced, long=True).arm_names == ("x", "y")
+    unnamed = _write(tmp_path, "minute,arm,reward\n1,x,2\n1,y,3\n2,x,4\n2,y,5\n")
+    with pytest.raises(ValueError, match="time_column must be one of minute, arm, reward if long is given"):
+        read_table(unnamed, long=True)
 
 
 def test_a_header_that_promises_more_than_the_file_holds_is_refused(tmp_path):
