@@ -271,12 +271,12 @@ def _draw_intervals(table: pd.DataFrame, figure: Figure) -> None:
 
 def _draw_rewards(rewarded: pd.DataFrame, alarms: pd.DataFrame, over_arms: bool, figure: Figure) -> None:
     ax = figure.add_subplot()
-    groups = rewarded.groupby("arm", sort=False) if over_arms else [("", rewarded)]
-    look = looks([str(name) for name in rewarded["arm"].value_counts().index] if over_arms else [""])
-    named = over_arms and len(look) - 1 <= _MOST_COLOURS
+    named = over_arms and rewarded["arm"].nunique() <= _MOST_COLOURS  # else one colour, as there is no legend
+    groups = rewarded.groupby("arm", sort=False) if named else [("", rewarded)]
+    look = looks([str(name) for name in rewarded["arm"].value_counts().index] if named else [""])
     short = shortened([str(name) for name, _ in groups], _LONGEST_NAME)
-    for i, (name, one) in enumerate(groups):
-        label = short[i].lstrip("_").replace("$", r"\$") if named and i < _MOST_COLOURS else None
+    for label, (name, one) in zip(short, groups, strict=True):
+        label = label.lstrip("_").replace("$", r"\$")
         ax.plot(one["time"], one["reward"], ".", color=look[str(name)][0], markersize=4, label=label)
     for time in alarms["time"][alarms["time"] >= rewarded["time"].min()]:
         ax.axvline(time, color=GREY, linestyle=":", linewidth=1.2, zorder=0)
