@@ -4,7 +4,7 @@ kernels of other packages by entry point or ``module:name``. Importing this modu
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -17,8 +17,9 @@ _SHOWN = 8
 
 
 def counted(count: int, one: str, several: str = "") -> str:
-    """``count`` and a noun: "1 row", "2 rows"; ``several``: a plural that is not ``one`` and an s."""
-    return f"{count} {one if count == 1 else several or one + 's'}"
+    """``count`` and a noun: "1 row", "2 rows", "10 000 rows"; ``several``: a plural that is not ``one`` and an s."""
+    number = str(count) if count < 10_000 else written(count, 1)
+    return f"{number} {one if count == 1 else several or one + 's'}"
 
 
 def some(names: Collection[str], shown: int = _SHOWN) -> str:
@@ -37,11 +38,20 @@ def digits_of(values: Iterable[float], least: int) -> int:
     return min(15, max(least, 2 + math.ceil(math.log10(max(map(abs, known)) / between))))
 
 
-def written(value: float, digits: int, sign: str = "") -> str:
-    """A number to so many significant digits; below 1e12 a whole number in place of an exponent."""
-    if 10**digits <= abs(value) < 1e12:
-        return f"{value:{sign},.0f}".replace(",", " ")
-    return f"{value:{sign}.{digits}g}"
+def written(value: float, digits: int, sign: str = "", between: str = " ") -> str:
+    """A number to so many significant digits, and below 1e12 to no fewer than those of its whole part, so without a
+    positive exponent; empty for NaN. ``between``: what separates thousands."""
+    if math.isnan(value):
+        return ""
+    whole = len(f"{abs(value):.0f}") if abs(value) < 1e12 else 0
+    return f"{value:{sign},.{max(digits, whole)}g}".replace(",", between)
+
+
+def named_values(values: Mapping[str, Any]) -> str:
+    """Names and values, numbers to four digits: "price=12.5, mode=a"."""
+    return ", ".join(
+        f"{name}={written(one, 4) if isinstance(one, float) else one}" for name, one in values.items()
+    )
 
 
 def close_name(name: str, known: Iterable[str]) -> str | None:

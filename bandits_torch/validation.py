@@ -7,11 +7,12 @@ import inspect
 import math
 import sys
 from collections.abc import Callable, Collection, Iterable
-from difflib import get_close_matches
 from typing import Any, TypeGuard, TypeVar
 
 import torch
 from torch import Tensor
+
+from bandits_torch.naming import close_name
 
 _SHOWN_BITS = 100  # of the largest integer that an error message shows
 
@@ -222,10 +223,8 @@ def known_names(what: str, given: Iterable[str], known: Collection[str]) -> None
     unknown = sorted(set(given) - set(known))
     if not unknown:
         return
-    close = [get_close_matches(name, list(known), 1) for name in unknown]
     named = [
-        f"{name} (did you mean {near[0]}?)" if near else name
-        for name, near in zip(unknown, close, strict=True)
+        f"{name} (did you mean {near}?)" if (near := close_name(name, known)) else name for name in unknown
     ]
     raise ArgumentError(f"{what} must be among {', '.join(known) or 'none'}, got {', '.join(named)}")
 

@@ -15,17 +15,18 @@ import numpy as np
 import pandas as pd
 import torch
 from botorch.utils.sampling import draw_sobol_normal_samples
-from scipy.special import ndtri, rel_entr
+from scipy.special import ndtri
 from torch import Tensor
 
 from bandits_torch import border, validation
 from bandits_torch.arm_context import ArmContext
 from bandits_torch.border import Settings, Times
 from bandits_torch.files import atomic_write
-from bandits_torch.naming import counted
+from bandits_torch.naming import counted, named_values, written
 from bandits_torch.policies.control import ControlledPolicy
 from bandits_torch.policies.policy import Policy
 from bandits_torch.policies.sharing import mixture_moments
+from bandits_torch.problems.jumps import ratios_of_shares
 from bandits_torch.state import HasState
 from bandits_torch.threads import Turn
 
@@ -103,8 +104,9 @@ class ArmTest:
         self.times.append(time)
         least, most = held[0], held[-1]
         if least < most and bisect_right(held, least) == bisect_left(held, most):  # two values
-            likelihood, run = _of_two_values(np.array(self.rewards) == most)
-            beyond = likelihood - _LIMIT_OF_TWO
+            ratios = ratios_of_shares(np.array(self.rewards) == most, np.ones(len(held))) / 2
+            first = int(ratios.argmax())
+            beyond, run = float(ratios[first]) - _LIMIT_OF_TWO, len(ratios) - first
         if beyond <= 0:
             return None
         rewards, run = np.array(self.rewards), min(run, len(held))
@@ -604,28 +606,11 @@ class Watched:
         best: Any = table[by].idxmax()
         if self.policy.dim:
             names = self._columns_of_points(torch.zeros(0, self.policy.dim))
-            own = {name: table[name][best] for name in names}
-            at = ", ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in own.items())
-            return f"; best known {at}, mean {table['mean'][best]:.4g}"
+            at = named_values({name: table[name][best] for name in names})
+            return f"; best known {at}, mean {written(table['mean'][best], 4)}"
         sure = table["probability_best"][best]
         with_it = "" if math.isnan(sure) else f", with probability {sure:.2f}"
         return f"; best now {table['arm'][best]}{with_it}"
-
-
-def _of_two_values(high: np.ndarray) -> tuple[float, int]:
-    """max_s s kl(m_1, m) + (n - s) kl(m_2, m), the largest log-likelihood ratio of a change in booleans (n,), oldest
-    first; and the number n - s of booleans after that change."""
-    n = len(high)
-    first = np.arange(1, n)
-    wins = high.cumsum()
-    m, m1, m2 = wins[-1] / n, wins[:-1] / first, (wins[-1] - wins[:-1]) / (n - first)
-    ratio = first * _kl(m1, m) + (n - first) * _kl(m2, m)
-    best = int(ratio.argmax())
-    return float(ratio[best]), n - 1 - best
-
-
-def _kl(p: np.ndarray, q: float) -> np.ndarray:
-    return rel_entr(p, q) + rel_entr(1 - p, 1 - q)
 
 
 def _standard_quantile(parts: tuple[Tensor, Tensor, Tensor], share: float) -> Tensor:

@@ -11,7 +11,8 @@ import bandits_torch
 ROOT = Path(bandits_torch.__file__).parent
 # Rooms, lowest first; rooms on one floor do not know of each other, so that a policy never holds the problem.
 FLOORS = [
-    {"validation", "naming", "_version", "threads"},
+    {"naming", "_version", "threads"},
+    {"validation"},
     {"streams"},
     {"state"},
     {"arm_context", "files", "domain", "description"},

@@ -57,6 +57,8 @@ class Race:
             wrong = [name for name, keys in needed.items() if keys - settings[name].keys()]
         if wrong:
             raise ValueError(f"run.json must hold {', '.join(dict.fromkeys(wrong))}, as a race writes them")
+        if not 1 <= settings["threads"] <= MOST_THREADS:
+            raise ValueError(f"threads of run.json must be 1 to {MOST_THREADS}, got {settings['threads']}")
         return Race(**{name: settings[name] for name in names})
 
     def settings(self) -> dict[str, Any]:
@@ -140,13 +142,6 @@ def parse_value(text: str) -> Any:
         except json.JSONDecodeError as error:
             raise ValueError(f"option value {text!r} starts as JSON and must be that: {error}") from error
     return text
-
-
-def whole_number(name: str, value: int | None, least: int, most: int | None = None) -> None:
-    """Raises ValueError unless the value is None or in ``least``, ..., ``most`` (None: no upper limit)."""
-    if value is not None and (value < least or (most is not None and value > most)):
-        span = f">= {least}" if most is None else f"in {least}, ..., {most}"
-        raise ValueError(f"{name} must be an integer {span}, got {value}")
 
 
 def known_name(kind: str, name: str, known: Collection[str]) -> str:

@@ -26,14 +26,21 @@ from bandits_torch.cli.asked import (
     parse_value,
     says_option,
     send_options,
-    whole_number,
 )
 from bandits_torch.cli.catalogue import catalogue
 from bandits_torch.cli.output import one_line_errors
-from bandits_torch.naming import did_you_mean, digits_of, installed, some
+from bandits_torch.naming import did_you_mean, digits_of, installed, some, written
 
 FILE = click.Path(path_type=Path)  # or a folder
 setting = partial(click.option, "--option", multiple=True)
+count_option = partial(click.option, type=click.IntRange(1))
+threads_option = partial(click.option, "--threads", type=click.IntRange(1, MOST_THREADS))
+SEED = click.option(
+    "--seed",
+    type=click.IntRange(0),
+    default=0,
+    help="Seed of all random numbers: the same gives the same results.",
+)
 REPORT = "Folder for regret.csv, regret.png, report.html and run.json."
 
 
@@ -64,18 +71,6 @@ def main() -> None:
     app(prog_name="bandits-torch")
 
 
-def number(
-    flag: str, least: int, most: int | None = None, **more: Any
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """An option that takes an integer in ``least``, ..., ``most``."""
-
-    def checked(_: click.Context, option: click.Parameter, value: int | None) -> int | None:
-        whole_number(str(option.name), value, least, most)
-        return value
-
-    return click.option(flag, type=int, callback=checked, **more)
-
-
 def _resume_or_overwrite(context: click.Context, option: click.Parameter, value: bool) -> bool:
     other = "overwrite" if option.name == "resume" else "resume"
     if value and context.params.get(other):
@@ -104,20 +99,18 @@ OVERWRITE = "Overwrite the results or checkpoints of another race in OUT."
     help="Names of the algorithms, separated by commas; `bandits-torch list` lists all. By default those that fit the "
     f"data; without data, or with an --option of a policy: {DEFAULT_POLICIES.replace(',', ', ')}.",
 )
-@number(
+@count_option(
     "--horizon",
-    1,
     help="Steps, each a pull of one arm; by default all rows of the data that are played; without data "
     f"{DEFAULT_HORIZON}.",
 )
-@number("--replicates", 1, default=10, help="Independent runs of each policy, over which regret is averaged.")
-@number("--seed", 0, default=0, help="Seed of all random numbers: the same seed gives the same race.")
+@count_option(
+    "--replicates", default=10, help="Independent runs of each policy, over which regret is averaged."
+)
+@SEED
 @click.option("--device", default="cpu", help="cpu or cuda.")
-@number(
-    "--threads",
-    1,
-    MOST_THREADS,
-    help="CPU threads; by default OMP_NUM_THREADS or MKL_NUM_THREADS, else one for short steps, otherwise all.",
+@threads_option(
+    help="CPU threads; by default OMP_NUM_THREADS or MKL_NUM_THREADS, else one for short steps, otherwise all."
 )
 @click.option("--out", type=FILE, default=Path("race"), help=REPORT)
 @click.option(
@@ -132,7 +125,7 @@ OVERWRITE = "Overwrite the results or checkpoints of another race in OUT."
     "the keys."
 )
 @capture("; by default on a CPU", default=None)
-@number("--checkpoint", 1, help="Steps between checkpoints, which stay in OUT until the race is complete.")
+@count_option("--checkpoint", help="Steps between checkpoints, which stay in OUT until the race is complete.")
 @click.option(
     "--resume",
     is_flag=True,
@@ -220,8 +213,13 @@ def look(data: Path, plot: Path | None, option: tuple[str, ...]) -> None:
 @setting(
     help="How to read LOG, key=value: arm=banner, reward=clicked, propensity=chance, separator=;. May be repeated."
 )
-@number("--replays", 2, default=20, help="Resamples of the log for the interval of a policy that learns.")
-@number("--seed", 0, default=0, help="Seed of all random numbers.")
+@click.option(
+    "--replays",
+    type=click.IntRange(2),
+    default=20,
+    help="Resamples of the log for the interval of a policy that learns.",
+)
+@SEED
 def value(
     log: Path, policies: str, contexts: str | None, option: tuple[str, ...], replays: int, seed: int
 ) -> None:
@@ -328,13 +326,13 @@ def show(state: Path, html: Path | None) -> None:
     rewards = ["mean", "lower", "upper", "before", "after"]
     digits = digits_of(beliefs[rewards[:3]].to_numpy().ravel(), 4)
 
-    def number(value: float, digits: int = 4) -> str:
-        return f"{value:.0f}" if 10 ** (digits - 1) <= abs(value) < 1e15 else f"{value:.{digits}g}"
-
     def shown(frame: Any) -> str:
         whole = frame.apply(lambda column: column.dt.floor("s") if hasattr(column, "dt") else column)
-        formats = {name: partial(number, digits=digits) for name in rewards if name in frame}
-        return str(whole.to_string(index=False, na_rep="", float_format=number, formatters=formats))
+        plain = partial(written, between="")  # spaces separate the columns
+        formats = {name: partial(plain, digits=digits) for name in rewards if name in frame}
+        return str(
+            whole.to_string(index=False, na_rep="", float_format=partial(plain, digits=4), formatters=formats)
+        )
 
     click.echo(f"{live!r}\n\n{shown(beliefs)}")
     alarms = live.alarms()
@@ -435,19 +433,18 @@ def rerun(record: Path, out: Path, data: Path | None, overwrite: bool) -> None:
 @app.command(short_help="Race policies on several problems.")
 @click.option("--problems", default="gp,switching,tv-gp,cosine", help="Names, separated by commas.")
 @click.option("--policies", default=DEFAULT_POLICIES, help="Names, separated by commas.")
-@number("--horizon", 1, default=1000, help="Steps; fewer if a problem has fewer.")
-@number("--replicates", 1, default=10, help="Independent runs of each policy on each problem.")
-@number(
+@count_option("--horizon", default=1000, help="Steps; fewer if a problem has fewer.")
+@count_option("--replicates", default=10, help="Independent runs of each policy on each problem.")
+@count_option(
     "--block",
-    1,
     help="Replicates in a cell; default: all. A window computed from a problem's variation budgets is averaged over a "
     "cell, so it depends on this.",
 )
-@number("--seed", 0, default=0, help="Seed of all random numbers.")
+@SEED
 @click.option("--engine", default="local", help=f"Where cells run: {', '.join(catalogue().engines)}.")
-@number("--threads", 1, MOST_THREADS, default=1, help="CPU threads of a cell.")
+@threads_option(default=1, help="CPU threads of a cell.")
 @capture("", default=True, show_default=True)
-@number("--jobs", 1, help="Cells that run at the same time; default: as many as the CPUs allow.")
+@count_option("--jobs", help="Cells that run at the same time; default: as many as the CPUs allow.")
 @click.option("--out", type=FILE, default=Path("sweep"), help="Folder for sweep.csv and the finished cells.")
 @click.option("--data", type=FILE, help="File or folder of the problems that replay real data.")
 @setting(

@@ -22,7 +22,7 @@ from rich.console import Console
 from torch import Tensor
 
 from bandits_torch import problems, recipes
-from bandits_torch.cli.asked import DEFAULT_HORIZON, MOST_THREADS, Race, says_option, whole_number
+from bandits_torch.cli.asked import DEFAULT_HORIZON, Race, says_option
 from bandits_torch.cli.catalogue import catalogue
 from bandits_torch.cli.output import says_how_to_go_on
 from bandits_torch.description import description, is_structure, said_differences, shown
@@ -119,8 +119,6 @@ def play(
 def play_again(record: Path, out: Path, data: Path | None, overwrite: bool) -> list[str]:
     """Repeat a race from its ``run.json``, and return the policies whose regret differs."""
     settings = read_settings(record)
-    if "threads" in settings and isinstance(settings["threads"], int):
-        whole_number("threads of run.json", settings["threads"], 1, MOST_THREADS)
     if (out / "run.json").exists() and (out / "run.json").samefile(record):
         raise ValueError(f"out must be another folder than the record's, got {str(out)!r}")
     asked = Race.of(settings)
@@ -249,10 +247,9 @@ def _report(
     paths = write_report(folder.out, histories, random, settings, page=text)
     size = f"{counted(asked.horizon, 'step')}, {counted(asked.replicates, 'replicate')}"
     size += f", seed {asked.seed}, {asked.device}"
-    attainable = gained.maximum - gained.attainable if gained.noisy else None
     console = Console()
     console.print(earned_table(f"{asked.problem}: earned in {counted(asked.horizon, 'step')}", gained))
-    console.print(results_table(f"{asked.problem}: {size}", histories, random, attainable=attainable))
+    console.print(results_table(f"{asked.problem}: {size}", histories, random, gained.unavoidable))
     lines = [*gained.about_regret(), *why_no_error(histories), f"wrote {', '.join(map(str, paths))}"]
     if compared is not None:
         lines += ["", *compared.sentences, *([] if python is None else ["", python])]

@@ -22,10 +22,9 @@ from bandits_torch.problems.problem import Problem, available_rewards
 from bandits_torch.problems.replay import Replay
 from bandits_torch.problems.smoothing import best_smoothed
 
-WRITTEN_OUT = 1e12  # regrets below are written without an exponent
-_LEAST_RATIO = (
-    0.01  # of differences between totals to the total of drawing at random, from which on they are in %
-)
+RANDOM, SMOOTHED = "random (expected)", "best by the smoothed table"  # references, as tables name them
+# Of differences between totals to the total of drawing at random, from which on they are in %.
+_LEAST_RATIO = 0.01
 _ROUNDED = 1e-12  # a total below this share of another is a rounding error
 
 
@@ -160,6 +159,11 @@ class Earned:
         """Whether regret is measured against a noisy maximum, as for a table of rewards."""
         return self.bandwidth is not None
 
+    @property
+    def unavoidable(self) -> float | None:
+        """The regret of the best arms by the smoothed table; None for a simulation."""
+        return self.maximum - self.attainable if self.noisy else None
+
     def gain(self, total: float) -> float:
         """The gain of a total over drawing at random, as a share of the possible gain; NaN if no gain was possible."""
         could = self.attainable - self.random
@@ -207,9 +211,18 @@ class Earned:
         )
 
     @property
+    def references(self) -> dict[str, float]:
+        """The totals that those of the policies are compared with, by name."""
+        alone = {} if self.best_arm is None else {f"best single arm, {self.best_arm[0]}": self.best_arm[1]}
+        return {
+            RANDOM: self.random,
+            **alone,
+            SMOOTHED if self.noisy else "best of every step": self.attainable,
+        }
+
+    @property
     def _totals(self) -> list[float]:
-        best = [] if self.best_arm is None else [self.best_arm[1]]
-        return [self.random, self.attainable, *best, *self.policies.values()]
+        return [*self.references.values(), *self.policies.values()]
 
     def above_random(self, total: float) -> str:
         """The gain over drawing at random: in % if that makes sense and totals differ by 1 % or more, else in units."""
@@ -221,7 +234,7 @@ class Earned:
     def total(self, value: float) -> str:
         """A total as text."""
         if self.noun == "conversions" and value < 1e15:
-            return f"{value:,.0f}".replace(",", " ")
+            return written(round(value), 1)
         return written(value, digits_of(self._totals, 5))
 
     def a_step(self, total: float) -> str:

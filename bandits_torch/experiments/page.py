@@ -26,7 +26,7 @@ from matplotlib.ticker import EngFormatter
 from torch import Tensor
 
 from bandits_torch.experiments.comparison import Comparison, unseen_cycles
-from bandits_torch.experiments.earned import WRITTEN_OUT, Earned, best_arms, standings, summary
+from bandits_torch.experiments.earned import RANDOM, SMOOTHED, Earned, best_arms, standings, summary
 from bandits_torch.experiments.plots.diagnosis import plot_diagnosis
 from bandits_torch.experiments.plots.runs import BELIEFS, plot_beliefs, plot_pulls, plot_regret, plot_starts
 from bandits_torch.experiments.plots.style import (
@@ -43,7 +43,7 @@ from bandits_torch.experiments.plots.style import (
 )
 from bandits_torch.experiments.sweep import Starts
 from bandits_torch.history import PER_REPLICATE, History
-from bandits_torch.naming import digits_of
+from bandits_torch.naming import counted, digits_of, named_values, written
 from bandits_torch.problems.diagnosis import Diagnosis, kind_of_values
 from bandits_torch.problems.problem import Problem
 from bandits_torch.problems.replay import Replay
@@ -71,7 +71,6 @@ _VERDICTS = {
     "random": "No better than chance",
     "short": "Too short to tell",
 }
-_SMOOTHED = "best arm by the smoothed table"
 _CSS_COLOURS = {colour.lower(): f"var(--c{i})" for i, colour in enumerate(COLOURS[:-1])}
 _CSS_COLOURS |= {COLOURS[-1]: "var(--ink)", GREY: "var(--grey)", GRID.lower(): "var(--grid)"}
 _DIGITS = re.compile(r"(\.\d\d)\d+")  # digits beyond a hundredth of a point, which no screen shows
@@ -99,14 +98,8 @@ def page(
     counts = (first.horizon, "step"), (len(histories), "policy", "policies"), (first.replicates, "replicate")
     advice = None if compared is None else compared.advice
     look, (frame, at_random) = looks(shown), standings(shown, random)
-    references, beside_earned = {"drawing at random": at_random}, {}
-    if gained is not None:
-        beside_earned["drawing at random"] = gained.random
-        if gained.best_arm is not None:
-            beside_earned[f"best single arm in hindsight: {gained.best_arm[0]}"] = gained.best_arm[1]
-        beside_earned[_SMOOTHED if gained.noisy else "best arm of every step"] = gained.attainable
-        if gained.noisy:
-            references[_SMOOTHED] = gained.maximum - gained.attainable
+    unavoidable = None if gained is None else gained.unavoidable
+    references = {RANDOM: at_random} | ({} if unavoidable is None else {SMOOTHED: unavoidable})
     # Whether several arms of a row often share the largest reward.
     ties = isinstance(problem, Replay) and kind_of_values(problem.table) in ("0/1", "counts")
     holds = None
@@ -123,7 +116,7 @@ def page(
     return _rendered(
         "page.html",
         heading=heading,
-        size=", ".join(_count(*each) for each in counts),
+        size=", ".join(counted(*each) for each in counts),
         advice=[] if compared is None else compared.sentences,
         verdict=_VERDICTS["short" if advice is None else advice.verdict],
         python=python,
@@ -131,9 +124,9 @@ def page(
         holds=holds,
         colour={name: _CSS_COLOURS[colour.lower()] for name, (colour, _) in look.items() if name in shown},
         earned=gained,
-        beside_earned=beside_earned,
-        noisy=gained is not None and gained.noisy,
+        noisy=unavoidable is not None,
         rows=frame.reset_index().to_dict("records"),
+        at_random=at_random,
         references=references,
         most=max(at_random, float(frame["mean_cumulative_regret"].max())) or 1.0,
         regret=_picture("regret", 3.6, draw_regret),
@@ -200,7 +193,7 @@ def live_page(
         most_arms=_MOST_ARMS,
         of=len(table),
         alarms=alarms[::-1][:_LATEST].to_dict("records"),
-        alarms_in_all=_count(len(alarms), "alarm"),
+        alarms_in_all=counted(len(alarms), "alarm"),
         latest=latest.to_dict("records"),
         facts=facts,
     )
@@ -208,11 +201,7 @@ def live_page(
 
 def _named_settings(table: pd.DataFrame, settings: Sequence[str]) -> pd.Series:
     rows = table[list(settings)].to_dict("records")
-    words = [
-        ", ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in row.items())
-        for row in rows
-    ]
-    return pd.Series(words, index=table.index, dtype=object)
+    return pd.Series([named_values(row) for row in rows], index=table.index, dtype=object)
 
 
 def _moment(value: Any) -> str:
@@ -222,8 +211,10 @@ def _moment(value: Any) -> str:
 
 
 def _duration(value: Any) -> str:
-    if pd.isna(value) or isinstance(value, float):
-        return "" if pd.isna(value) else _amount(value)
+    if isinstance(value, float):
+        return _number(value)
+    if pd.isna(value):
+        return ""
     days, hours, minutes, seconds = pd.Timedelta(value).components[:4]
     parts = [(days, "d"), (hours, "h"), (minutes, "min"), (seconds, "s")]
     first = next((i for i, (count, _) in enumerate(parts) if count), 3)
@@ -231,20 +222,7 @@ def _duration(value: Any) -> str:
 
 
 def _number(value: float, digits: int = 4) -> str:
-    return "" if math.isnan(value) else _amount(value, digits)
-
-
-def _round(value: float) -> str:
-    """A number to two digits, without an exponent; empty for NaN."""
-    return "" if math.isnan(value) else f"{float(f'{value:.2g}'):,.0f}".replace(",", "\u202f")
-
-
-def _amount(value: float, digits: int = 4) -> str:
-    """A number to so many significant digits; from 1000 to 1e12 all of its whole part, without an exponent."""
-    if not 1000 <= abs(value) < WRITTEN_OUT:
-        return f"{value:.{digits}g}"
-    decimals = max(0, digits - 1 - math.floor(math.log10(abs(value))))
-    return f"{value:,.{decimals}f}".replace(",", "\u202f")
+    return written(value, digits, between="\u202f")  # at which no line breaks
 
 
 def _percent(share: float) -> str:
@@ -256,8 +234,8 @@ def _bar(share: float) -> str:
     return "0%" if math.isnan(share) else f"{100 * min(1.0, max(0.0, share)):.1f}%"
 
 
-_TEMPLATES.filters |= {"moment": _moment, "duration": _duration, "number": _number, "rounded": _round}
-_TEMPLATES.filters |= {"regret": _amount, "percent": _percent, "bar": _bar}
+_TEMPLATES.filters |= {"moment": _moment, "duration": _duration, "number": _number}
+_TEMPLATES.filters |= {"percent": _percent, "bar": _bar}
 
 
 def _draw_intervals(table: pd.DataFrame, figure: Figure) -> None:
@@ -363,7 +341,7 @@ def _bands(histories: Mapping[str, History]) -> str:
     """The number of replicates behind the bands of a picture; empty if it has no bands."""
     most = max(history.replicates for history in histories.values())
     seen = any(history.replicates > 1 and not history.identical for history in histories.values())
-    return _count(most, "replicate") if seen else ""
+    return counted(most, "replicate") if seen else ""
 
 
 def _said_of_change(history: History) -> str:
@@ -378,7 +356,7 @@ def _said_of_change(history: History) -> str:
     if restarts:
         last = int(grown.any(0).nonzero().max()) + 2 if bool(grown.any()) else 1
         restarted = (
-            f" Models that fell behind were restarted {_count(restarts, 'time')}, the last at step {last}: these have "
+            f" Models that fell behind were restarted {counted(restarts, 'time')}, the last at step {last}: these have "
             "forgotten earlier rewards."
         )
     if half > history.horizon:
@@ -387,17 +365,13 @@ def _said_of_change(history: History) -> str:
         return f"Over the last quarter it believed that hardly anything changes{kept}.{restarted}"
     return (
         f"Over the last quarter it believed in a rate of {rate:.2g} a step: the values of an arm "
-        f"{_count(max(1, round(half)), 'step')} apart have a correlation of 1/2.{restarted}"
+        f"{counted(max(1, round(half)), 'step')} apart have a correlation of 1/2.{restarted}"
     )
 
 
 def _half_life(rate: float) -> float:
     """The number of steps after which the correlation (1 - rate)^(n/2) of an arm's values is 1/2."""
     return math.inf if rate <= 0 else 2 * math.log(0.5) / math.log1p(-min(rate, 0.999))
-
-
-def _count(number: int, word: str, words: str | None = None) -> str:
-    return f"{number:,} {word if number == 1 else words or word + 's'}".replace(",", " ")
 
 
 def _rendered(template: str, **values: Any) -> str:

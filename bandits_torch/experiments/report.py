@@ -14,10 +14,11 @@ from typing import Any
 from rich.table import Table
 from torch import Tensor
 
-from bandits_torch.experiments.earned import WRITTEN_OUT, Earned, per_step, standings
-from bandits_torch.experiments.plots import plot_regret
+from bandits_torch.experiments.earned import RANDOM, SMOOTHED, Earned, per_step, standings
+from bandits_torch.experiments.plots.runs import plot_regret
 from bandits_torch.files import atomic_write
 from bandits_torch.history import History, versions
+from bandits_torch.naming import written
 
 REPORT = ("regret.csv", "regret.png", "report.html", "run.json")
 _LARGE = 100_000  # regret from which on hundredths are left out
@@ -141,48 +142,45 @@ def earned_table(title: str, earned: Earned) -> Table:
     for name, total in earned.policies.items():
         row(name, total)
     table.add_section()
-    row("random (expected)", earned.random, style="dim")
-    if earned.best_arm is not None:
-        row(f"best single arm, {earned.best_arm[0]}", earned.best_arm[1], style="dim")
-    known = "best, noise not known" if earned.noisy else "best of every step"
-    row(known, earned.attainable, style="dim")
+    for name, total in earned.references.items():
+        row(name, total, style="dim")
     return table
 
 
 def results_table(
-    title: str, histories: Mapping[str, History], random: Tensor, *, attainable: float | None = None
+    title: str, histories: Mapping[str, History], random: Tensor, unavoidable: float | None = None
 ) -> Table:
     """The policies from best to worst, then random play and the oracle.
 
-    ``attainable``: for a noisy table, the regret of the best arms by the smoothed table; None if regret has no noise.
+    ``unavoidable``: that of ``Earned``; None if regret has no noise.
     """
     frame, at_random = standings(histories, random)
     most = max(at_random, float(frame["mean_cumulative_regret"].abs().max()))
-    digits = ".2f" if most == 0 or 1 <= most < _LARGE else ",.0f" if _LARGE <= most < WRITTEN_OUT else ".4g"
+    hundredths = most == 0 or 1 <= most < _LARGE
 
-    def written(value: float, form: str) -> str:
-        return "" if math.isnan(value) else f"{value:{form}}".replace(",", " ")
+    def regret(value: float) -> str:
+        return f"{value:.2f}" if hundredths and not math.isnan(value) else written(value, 4)
 
     table = Table(title=title, title_justify="left")
     table.add_column("policy", no_wrap=True)
-    against = "cumulative\nregret" if attainable is None else "regret to\nnoisy maximum"
+    against = "cumulative\nregret" if unavoidable is None else "regret to\nnoisy maximum"
     for column in (against, "standard\nerror", "% of\nrandom", "ms per\nstep"):
         table.add_column(column, justify="right", no_wrap=True)
     for name, row in frame.iterrows():
         table.add_row(
             str(name),
-            written(row["mean_cumulative_regret"], digits),
-            written(row["standard_error"], digits),
-            written(row["of_random"], ".1f"),
-            written(row["ms_per_step"], ".3f"),
+            regret(row["mean_cumulative_regret"]),
+            regret(row["standard_error"]),
+            f"{row['of_random']:.1f}" if at_random > 0 else "",
+            f"{row['ms_per_step']:.3f}",
         )
     table.add_section()
     shares = ("100.0", "0.0") if at_random > 0 else ("", "")
-    table.add_row("random (expected)", written(at_random, digits), "", shares[0], "", style="dim")
-    if attainable is not None:
-        share = f"{100 * attainable / at_random:.1f}" if at_random > 0 else ""
-        table.add_row("best, noise not known", written(attainable, digits), "", share, "", style="dim")
-    oracle = "oracle" if attainable is None else "noisy maximum"
+    table.add_row(RANDOM, regret(at_random), "", shares[0], "", style="dim")
+    if unavoidable is not None:
+        share = f"{100 * unavoidable / at_random:.1f}" if at_random > 0 else ""
+        table.add_row(SMOOTHED, regret(unavoidable), "", share, "", style="dim")
+    oracle = "oracle" if unavoidable is None else "noisy maximum"
     table.add_row(oracle, "0.00", "", shares[1], "", style="dim")
     return table
 

@@ -130,7 +130,7 @@ def find_jumps(rewards: np.ndarray, times: np.ndarray, *, bounded: bool = False)
         if len(found) == MOST:
             break
         for k in np.flatnonzero(rare[kept]):
-            most = _ratios_of_shares(others[:, kept[k]], seen[:, kept[k]], fresh[:, k])
+            most = ratios_of_shares(others[:, kept[k]], seen[:, kept[k]], fresh[:, k])
             ratios[:, k] = np.minimum(ratios[:, k], most)
         if (jump := _clearest(ratios, residuals)) is None:
             break
@@ -250,7 +250,7 @@ def _likelihood_ratios(
     return (RATIOS[best] * scale, scale, p_drift, residuals * enough), over
 
 
-def _ratios_of_shares(others: np.ndarray, seen: np.ndarray, fresh: np.ndarray) -> np.ndarray:
+def ratios_of_shares(others: np.ndarray, seen: np.ndarray, fresh: np.ndarray | tuple[()] = ()) -> np.ndarray:
     """Twice the binomial log-likelihood ratio (T - 1,) of a jump, after each row, of the share ``others`` / ``seen``,
     (T,) each; between known jumps ``fresh`` (T - 1,)."""
     ratios = np.zeros(len(seen) - 1)

@@ -84,9 +84,9 @@ def test_totals_far_from_0_are_told_with_the_digits_in_which_they_differ():
         3e8,
         True,
     )
-    assert [found.total(total) for total in policies.values()] == ["240000017", "240000009"]
+    assert [found.total(total) for total in policies.values()] == ["240 000 017", "240 000 009"]
     assert [found.above_random(total) for total in policies.values()] == ["+17", "+9"]
-    assert found.a_step(policies["ucb1"]) == "1000000.04"
+    assert found.a_step(policies["ucb1"]) == "1 000 000.04"
 
 
 def test_tables_of_80_columns_hold_every_digit_and_policy():
@@ -101,7 +101,7 @@ def test_tables_of_80_columns_hold_every_digit_and_policy():
     told = StringIO()
     console = Console(file=told, width=80)
     console.print(earned_table("", found))
-    console.print(results_table("", {"sliding_window_ucb": history}, random, attainable=170_928.34))
+    console.print(results_table("", {"sliding_window_ucb": history}, random, 170_928.34))
     text = told.getvalue()
     assert "…" not in text
     assert text.count("sliding_window_ucb") == 2

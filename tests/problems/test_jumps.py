@@ -7,7 +7,7 @@ from scipy.signal import lombscargle
 from scipy.stats import binom
 
 from bandits_torch import diagnose
-from bandits_torch.problems.jumps import RATIOS, _clipped, _likelihood_ratios, _ratios_of_shares, find_jumps
+from bandits_torch.problems.jumps import RATIOS, _clipped, _likelihood_ratios, find_jumps, ratios_of_shares
 from bandits_torch.problems.periods import Period, Record, Waves
 
 
@@ -99,7 +99,7 @@ def test_rare_rewards_are_hardly_ever_called_a_jump_unless_they_become_common(si
 def test_a_jump_of_the_rate_of_rare_rewards_has_the_likelihood_ratio_of_two_rates():
     others, seen = np.array([0, 1, 0, 2, 1, 3]), np.array([2, 2, 1, 3, 2, 3])
     fresh = np.array([False, False, True, False, False])
-    found = _ratios_of_shares(others, seen, fresh)
+    found = ratios_of_shares(others, seen, fresh)
 
     def likelihood(k, m):
         return binom.logpmf(k, m, k / m) - binom.logpmf(k, m, 0.5) + m * np.log(0.5)
