@@ -23,7 +23,6 @@ from rich.progress import (
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.arm_context import ArmContext
 from bandits_torch.experiments.earned import random_regret
 from bandits_torch.experiments.engines import (
     Block,
@@ -41,7 +40,6 @@ from bandits_torch.history import History
 from bandits_torch.loop import run
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.problem import Problem
-from bandits_torch.streams import ReplicateStreams
 
 
 def race(
@@ -179,6 +177,16 @@ SHORTEST = 50  # steps from a start to the next
 Build = Callable[[Problem, int], Policy]
 
 
+def _of_other(name: str) -> Any:
+    """The method of ``FromStep`` that calls this method of the other problem, at the other's step."""
+
+    def method(self: FromStep, step: int, *given: Any) -> Any:
+        self.check_step(step)
+        return getattr(self._problem, name)(self._before + step, *given)
+
+    return method
+
+
 class FromStep(Problem):
     """``horizon`` steps of another problem over arms: step 1 is step ``first`` of the other.
 
@@ -198,36 +206,17 @@ class FromStep(Problem):
         self.arms, self.replicates, self.knowledge = problem.arms, problem.replicates, problem.knowledge
         self.true_prior, self.outcome_names = problem.true_prior, problem.outcome_names
 
-    def expected_rewards(self, step: int) -> Tensor:
-        return self._problem.expected_rewards(self._of(step))
-
-    def pull(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor:
-        return self._problem.pull(self._of(step), arm, streams)
-
-    def noise(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor:
-        return self._problem.noise(self._of(step), arm, streams)
-
-    def score(self, step: int, arm: Tensor, available: Any) -> tuple[Tensor, Tensor]:
-        return self._problem.score(self._of(step), arm, available)
-
-    def measure(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor | None:
-        return self._problem.measure(self._of(step), arm, streams)
-
-    def trace(self, step: int, arm: Tensor) -> dict[str, Tensor | float]:
-        return self._problem.trace(self._of(step), arm)
-
-    def available(self, step: int) -> Tensor | ArmContext | None:
-        return self._problem.available(self._of(step))
-
-    def time(self, step: int) -> float:
-        return self._problem.time(self._of(step))
+    expected_rewards = _of_other("expected_rewards")
+    pull = _of_other("pull")
+    noise = _of_other("noise")
+    score = _of_other("score")
+    measure = _of_other("measure")
+    trace = _of_other("trace")
+    available = _of_other("available")
+    time = _of_other("time")
 
     def why_not_in_blocks(self) -> str:
         return self._problem.why_not_in_blocks()
-
-    def _of(self, step: int) -> int:
-        self.check_step(step)
-        return self._before + step
 
 
 @dataclass(frozen=True)
