@@ -9,7 +9,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-from bandits_torch.experiments.plots import plot_regret, plot_starts
+from bandits_torch.experiments import plot_regret, plot_starts
 from bandits_torch.experiments.plots.style import GREY
 from tests.experiments import made_up
 

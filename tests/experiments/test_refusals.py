@@ -17,11 +17,11 @@ from bandits_torch.experiments import (
     plot_priors,
     plot_pulls,
     plot_regret,
+    plot_starts,
     plot_surviving_priors,
     race,
     random_regret,
 )
-from bandits_torch.experiments.plots import plot_starts
 from bandits_torch.experiments.report import write_report
 from bandits_torch.experiments.sweep import FromStep, Starts
 from tests.experiments.made_up import history
