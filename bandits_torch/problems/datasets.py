@@ -23,7 +23,7 @@ from bandits_torch.problems.forgetting_fit import fit_forgetting_rate, without_n
 from bandits_torch.problems.problem import Knowledge, gaussian_noise, named
 from bandits_torch.problems.replay import Replay
 from bandits_torch.problems.simulated import StationaryProblem, make_kernel
-from bandits_torch.problems.table_files import Arrays, read_arrays
+from bandits_torch.problems.table_files import Arrays, known_columns, read_arrays
 from bandits_torch.problems.tables import RewardTable
 from bandits_torch.streams import ReplicateStreams
 
@@ -385,7 +385,7 @@ def _read_regression(path: Path, target: str | None) -> tuple[np.ndarray, np.nda
         raise ValueError(f"data must be a readable {path.suffix} file, got {str(path)!r}: {error}") from error
     names = list(frame.columns)
     target = names[-1] if target is None else target
-    validation.require(target in names, "target", target, f"one of the columns {', '.join(map(str, names))}")
+    known_columns("target", [target], names)
     numbers = frame.select_dtypes("number")
     validation.require(target in numbers.columns, "target", target, "a column of numbers")
     others = numbers.drop(columns=[target])

@@ -186,7 +186,6 @@ class DriftingCosine(SimulatedProblem):
         seed: int = 0,
         first_replicate: int = 0,
     ) -> None:
-        validation.positive_integer("horizon", horizon)
         validation.non_negative("noise_scale", noise_scale)
         self.stationary = stationary
         arms = place_arms(layout, num_arms, dim, seed)
@@ -313,10 +312,10 @@ class MovingPeaks(SimulatedProblem):
         seed: int = 0,
         first_replicate: int = 0,
     ) -> None:
-        for name, count in (("horizon", horizon), ("period", period), ("num_peaks", num_peaks)):
-            validation.positive_integer(name, count)
-        for name, size in (("height_severity", height_severity), ("width_severity", width_severity)):
-            validation.non_negative(name, size)
+        validation.positive_integer("period", period)
+        validation.positive_integer("num_peaks", num_peaks)
+        validation.non_negative("height_severity", height_severity)
+        validation.non_negative("width_severity", width_severity)
         validation.below_one("shift", shift)
         validation.non_negative("noise_scale", noise_scale)
         validation.one_of("layout", layout, "uniform", "grid")

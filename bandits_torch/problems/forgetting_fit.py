@@ -113,6 +113,7 @@ def forgetting_log_likelihood(
 
 # --- rate and noise together ---
 
+_MOST_ROWS = 1000  # a longer table is fitted on its last rows
 _SHARES = (0.01, 0.99)  # range of the noise, as a share of the arms' average variance
 _GRID = (13, 9)  # rates and shares
 _FACTOR_SPREAD = 1.0  # prior standard deviation of the logarithm of the factor
@@ -156,9 +157,7 @@ class ForgettingFit:
         return lines
 
 
-def fit_forgetting(
-    table: Tensor, times: Tensor, covariance: Tensor, *, max_rows: int = 1000
-) -> ForgettingFit:
+def fit_forgetting(table: Tensor, times: Tensor, covariance: Tensor) -> ForgettingFit:
     """Forgetting rate and noise variance together, from rewards and the covariance estimated from them.
 
     Maximises the product of the arms' likelihoods (a composite likelihood, Varin, Reid & Firth 2011), each with its
@@ -179,10 +178,9 @@ def fit_forgetting(
     92 records of one memory (400 rows), where the estimate was two to three times the rate.
 
     Args:
-        table: (T, N) rewards, NaN where missing.
+        table: (T, N) rewards, NaN where missing; of a longer table only the last 1000 rows are used.
         times: (T,) increasing; eps is per unit of these.
         covariance: (N, N) of the rewards, noise included, as ``estimate_covariance`` gives it.
-        max_rows: longer tables are fitted on their last ``max_rows`` rows.
 
     Returns:
         eps in [1e-5, 0.99], lambda between 1 and 99 % of the average variance (times ``factor``).
@@ -196,7 +194,7 @@ def fit_forgetting(
 
     Cost: O(T N) for each of some hundreds of evaluations, 320 of them for the intervals.
     """
-    return _fitted(table, times, covariance, max_rows)
+    return _fitted(table, times, covariance)
 
 
 def fit_forgetting_of_shares(table: Tensor, times: Tensor, covariance: Tensor) -> ForgettingFit:
@@ -212,19 +210,13 @@ def fit_forgetting_of_shares(table: Tensor, times: Tensor, covariance: Tensor) -
 
 
 def _fitted(
-    table: Tensor,
-    times: Tensor,
-    covariance: Tensor,
-    max_rows: int = 1000,
-    both: Tensor | float = 1.0,
-    usual: float = 1.0,
+    table: Tensor, times: Tensor, covariance: Tensor, both: Tensor | float = 1.0, usual: float = 1.0
 ) -> ForgettingFit:
     """The fit, its covariance times ``both`` and its noise variance times ``usual``."""
     _check_record(table, times, covariance)
     covariance = ArmCovarianceKernel(covariance).covariance.double()
     validation.require(float(covariance.diagonal().mean()) > 0, "covariance", covariance, "not 0")
-    validation.positive_integer("max_rows", max_rows)
-    rows, times = table[-max_rows:].double(), times[-max_rows:]
+    rows, times = table[-_MOST_ROWS:].double(), times[-_MOST_ROWS:]
     variance = float(covariance.diagonal().mean())
     unit = covariance / variance
     seen = (~torch.isnan(rows)).sum(0) >= 2

@@ -269,11 +269,6 @@ class NamedProblem:
     quick: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def summary(self) -> str:
-        """The first line of its docstring."""
-        return (inspect.getdoc(self.factory) or "").partition("\n")[0]
-
-    @property
     def parameters(self) -> dict[str, inspect.Parameter]:
         """All its parameters, by name; those of the base class also, if it takes ``**options``."""
         found: dict[str, inspect.Parameter] = {}
@@ -374,13 +369,3 @@ def registered(name: str) -> NamedProblem:
 def options_of(name: str) -> dict[str, Any]:
     """The options of the problem ``name`` beyond those of ``make``, with their defaults."""
     return registered(name).options
-
-
-def needs_data(name: str) -> bool:
-    """Whether the problem ``name`` replays real data, so ``make`` needs ``data``."""
-    return registered(name).needs_data
-
-
-def describe() -> dict[str, str]:
-    """The first line of every problem's docstring, by the problem's name."""
-    return {name: registered(name).summary for name in PROBLEMS}

@@ -32,8 +32,8 @@ class SimulatedProblem(Problem):
         noise_scale: R, standard deviation of the noise, a number or (replicates,).
         horizon: the last step, None without an end.
 
-    Raises ValueError for arms of the wrong shape or that are not finite, ``replicates`` below 1 and a ``noise_scale``
-    below 0.
+    Raises ValueError for arms of the wrong shape or that are not finite, ``replicates`` or a ``horizon`` below 1, and a
+    ``noise_scale`` below 0.
     """
 
     noise_is_added = True
@@ -45,7 +45,7 @@ class SimulatedProblem(Problem):
         validation.shape_is("arms", arms, arms.dim() == 2 and len(arms) > 0, "(N, d) with N >= 1")
         self.arms = arms
         self.replicates = validation.positive_integer("replicates", replicates)
-        self.horizon = horizon
+        self.horizon = None if horizon is None else validation.positive_integer("horizon", horizon)
         scale = validation.finite_tensor("noise_scale", validation.numbers("noise_scale", noise_scale, arms))
         validation.require(bool((scale >= 0).all()), "noise_scale", noise_scale, "finite and >= 0")
         self.noise_scale = scale.expand(replicates).clone()

@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 
 from bandits_torch import validation
-from bandits_torch.naming import close_name, some, unknown_name
+from bandits_torch.naming import unknown_name
 
 MISSING = ("", "na", "nan", "n/a", "#n/a", "null", "none", "-", "--", "?")  # stripped, in lower case
 _BLANKS = " \u00a0\u202f'_’"  # between groups of three digits
@@ -58,7 +58,7 @@ def known_columns(argument: str, names: Iterable[str], columns: Collection[str])
     """Raise ValueError for the first of the names that is none of the columns."""
     for name in names:
         if name not in columns:
-            raise ValueError(unknown_name(argument, name, list(columns)))
+            raise ValueError(unknown_name(argument, name, columns))
 
 
 def empty_row(cells: pd.Series) -> int | None:
@@ -170,10 +170,7 @@ def find_time(frame: pd.DataFrame, asked: str | None, mark: str) -> str | None:
     Raises ValueError if several columns may be it, or if a first column without a name does not increase."""
     names = list(frame.columns)
     if asked != "auto":
-        close = close_name(asked, names) if isinstance(asked, str) else None
-        guess = "" if close is None else f" (did you mean {close!r}?)"
-        known = asked is None or asked in names
-        validation.require(known, "time_column", asked, f"one of the columns {some(names)}{guess}")
+        known_columns("time_column", [] if asked is None else [asked], names)
         return asked
     found = called_like_time(names)
     if found is None:
@@ -336,7 +333,7 @@ def read_frame(
 
     Raises ValueError for a file that cannot be read.
     """
-    validation.require(decimal in (None, ".", ","), "decimal", decimal, "'.', ',' or None")
+    validation.one_of("decimal", decimal, ".", ",", None)
     validation.require(header in (None, True, False), "header", header, "True, False or None")
     ok = separator is None or (
         isinstance(separator, str) and len(separator) == 1 and separator not in '"\r\n'

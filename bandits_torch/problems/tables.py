@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.naming import some, unknown_name
+from bandits_torch.naming import counted, some, unknown_name
 from bandits_torch.problems.table_files import (
     LATEST_YEAR,
     MISSING,
@@ -194,29 +194,21 @@ def suspects(names: Sequence[str], rewards: np.ndarray) -> list[str]:
     with np.errstate(over="ignore", invalid="ignore"):
         margin, first = (high - low) / _FAR, rewards[:_SAMPLE]
         spread = ((first > low + margin) & (first < high - margin)).any(axis=0)  # neither end is far outside
-    doubted = [
-        int(n)
-        for n in np.flatnonzero(~spread | np.isin(low, _USUAL) | np.isin(high, _USUAL))
-        if not ((rewards[:, n] == low[n]) | (rewards[:, n] == high[n]) | np.isnan(rewards[:, n])).all()
-    ]  # without these two ends no range is left
-    names, rewards = [names[n] for n in doubted], rewards[:, doubted]
-    for end in (low[doubted], high[doubted]):
-        usual, both = np.isin(end, _USUAL), np.isin(-end, _USUAL)
-        held = rewards == end
-        others = np.where(held | (both & (rewards == -end)), np.nan, rewards)
-        low, high = np.fmin.reduce(others), np.fmax.reduce(others)
-        with np.errstate(over="ignore", invalid="ignore"):
-            gap, span = np.maximum(low - end, end - high), high - low
-            far = (gap > 0) & (gap > span * np.where(usual, 1.0, _FAR)) & (usual | (held.sum(0) >= 2))
-        for n in np.flatnonzero(far):
-            first = others[~np.isnan(others[:, n]), n][:_SAMPLE]
-            if len(np.unique(first)) >= _FEWEST:
-                found[float(end[n])].append(int(n))
+        for n in np.flatnonzero(~spread | np.isin(low, _USUAL) | np.isin(high, _USUAL)).tolist():
+            column = rewards[~np.isnan(rewards[:, n]), n]
+            for end in (low[n], high[n]):
+                usual, marks = end in _USUAL, column == end
+                others = column[~marks & ((column != -end) | (-end not in _USUAL))]
+                if len(np.unique(others[:_SAMPLE])) < _FEWEST:
+                    continue
+                gap, span = max(others.min() - end, end - others.max()), others.max() - others.min()
+                if gap > max(0.0, span * (1.0 if usual else _FAR)) and (usual or marks.sum() >= 2):
+                    found[float(end)].append(n)
     lines = []
     for number, columns in sorted(found.items()):
         times = int((rewards[:, columns] == number).sum())
         lines.append(
-            f"far outside the other rewards: {number:.10g}, {times} time{'s' if times > 1 else ''} in "
+            f"far outside the other rewards: {number:.10g}, {counted(times, 'time')} in "
             f"{some([names[n] for n in columns], 3)}; missing={number:.10g} if it stands for a missing reward"
         )
     return lines

@@ -72,8 +72,6 @@ class TVGPDraws(SimulatedProblem):
     ) -> None:
         validation.probability("forgetting_rate", forgetting_rate)
         validation.non_negative("noise_scale", noise_scale)
-        if horizon is not None:
-            validation.positive_integer("horizon", horizon)
         arms, k = place_arms(layout, num_arms, dim, seed), make_kernel(kernel, lengthscale, nu)
         super().__init__(arms, replicates, noise_scale, horizon)
         root = covariance_root(covariance(k, arms))
@@ -296,8 +294,6 @@ class ContextualGPDraws(SimulatedProblem):
         validation.below_one("forgetting_rate", forgetting_rate)
         validation.positive("context_lengthscale", context_lengthscale)
         validation.non_negative("noise_scale", noise_scale)
-        if horizon is not None:
-            validation.positive_integer("horizon", horizon)
         arms, k = place_arms(layout, num_arms, dim, seed), make_kernel(kernel, lengthscale, nu)
         super().__init__(arms, replicates, noise_scale, horizon)
         h = make_kernel(kernel, context_lengthscale, nu)
