@@ -105,8 +105,7 @@ class Times:
     """
 
     def __init__(self, time_unit: str) -> None:
-        known = isinstance(time_unit, str) and time_unit in SECONDS
-        validation.require(known, "time_unit", time_unit, f"one of {[*SECONDS]}")
+        validation.one_of("time_unit", time_unit, *SECONDS)
         self.unit, self.zone, self.reason = time_unit, "", "as the times before"
 
     def read(self, name: str, value: Any) -> tuple[float, str]:

@@ -123,8 +123,7 @@ def load_policy(path: str | os.PathLike[str], policy: Stateful, *, on_difference
     Raises FileNotFoundError, and ValueError for a file that is damaged, of the wrong kind or format, or of a policy
     that differs; the policy then stays unchanged. Warns if package versions or the number of threads differ.
     """
-    known = on_difference in ("error", "file")
-    validation.require(known, "on_difference", on_difference, "'error' or 'file'")
+    validation.one_of("on_difference", on_difference, "error", "file")
     _check_stateful(policy)
     name = os.fspath(path)
     header, content = read_state(path, "policy")

@@ -21,7 +21,7 @@ in some replicates, and restored after provisional changes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import fields, is_dataclass
 from typing import Any, ClassVar
@@ -178,11 +178,10 @@ class HasState:
         self._put({name: _restored(getattr(self, name), was, where) for name, was in before.items()})
 
     @contextmanager
-    def put_aside(self, names: Iterable[str] | None = None) -> Iterator[None]:
-        """Undo, at the end of the block, every change to the values and parts with these names (None: ``_expects``),
-        exactly. Random streams continue. Within the block, change models only by ``expect``."""
-        names = self._expects if names is None else names
-        names = (*self.state_names, *self._parts) if names is None else tuple(names)
+    def put_aside(self) -> Iterator[None]:
+        """Undo, at the end of the block, every change to the values and parts named by ``_expects``, exactly. Random
+        streams continue. Within the block, change models only by ``expect``."""
+        names = (*self.state_names, *self._parts) if self._expects is None else self._expects
         kept = {name: getattr(self, name) for name in names if name not in self._parts}
         with ExitStack() as stack:
             for part in _leaves([getattr(self, name) for name in names if name in self._parts]):

@@ -54,7 +54,7 @@ class ReplicateStreams:
     ) -> None:
         validation.natural("seed", seed)
         validation.natural("first_replicate", first)
-        validation.require(purpose in _PURPOSES, "purpose", purpose, f"one of {sorted(_PURPOSES)}")
+        validation.one_of("purpose", purpose, *_PURPOSES)
         self.replicates = validation.positive_integer("replicates", replicates)
         self.dtype, self.device = (dtype, torch.device(device)) if like is None else (like.dtype, like.device)
         self._generators = []

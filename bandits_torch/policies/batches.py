@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -102,8 +102,8 @@ class BatchBKB(Policy):
                 self._score_all(k)
 
     @contextmanager
-    def put_aside(self, names: Iterable[str] | None = None) -> Iterator[None]:
-        """See ``HasState``; begins the batches that are due, and copies everything, whatever the ``names``. O(N m)."""
+    def put_aside(self) -> Iterator[None]:
+        """See ``HasState``; begins the batches that are due, and copies everything. O(N m)."""
         with torch.no_grad():
             self._begin_batches()
         with put_back(self, self.model, shared=self.model.lasting):
