@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 _SHOWN = 8
 
 
-def counted(count: int, one: str, several: str = "") -> str:
-    """``count`` and a noun: "1 row", "2 rows", "10 000 rows"; ``several``: a plural that is not ``one`` and an s."""
-    number = str(count) if count < 10_000 else written(count, 1)
-    return f"{number} {one if count == 1 else several or one + 's'}"
+def counted(count: float, one: str, several: str = "") -> str:
+    """``count``, to four digits if it is no integer, and a noun: "1 row", "1.5 rows", "10 000 rows"; ``several``: a
+    plural that is not ``one`` and an s."""
+    number = written(count, 4, between=" " if count >= 10_000 else "")
+    return f"{number} {one if number == '1' else several or one + 's'}"
 
 
 def some(names: Collection[str], shown: int = _SHOWN) -> str:

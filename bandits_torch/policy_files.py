@@ -32,6 +32,7 @@ from bandits_torch.description import (
 )
 from bandits_torch.files import locked, remove_parts
 from bandits_torch.history import name_of
+from bandits_torch.state import unchanged_on_error
 from bandits_torch.state_files import check_kinds, read_header, read_state, whole_or_refused, write_state
 
 # The mark of the save that a policy loaded or wrote last, by policy and path; after a save that was interrupted or
@@ -144,14 +145,9 @@ def load_policy(path: str | os.PathLike[str], policy: Stateful, *, on_difference
             if on_difference == "error":
                 raise ValueError(said)
             target = _as_in_file(said, target, built)
-        before = copy.deepcopy(policy.state_dict())
-        with whole_or_refused(name, "policy"):
-            try:
-                check_kinds(state, target.state_dict(), "state")
-                target.load_state_dict(state)
-            except Exception:
-                policy.load_state_dict(before)
-                raise
+        with whole_or_refused(name, "policy"), unchanged_on_error(policy):
+            check_kinds(state, target.state_dict(), "state")
+            target.load_state_dict(state)
         if target is not policy and isinstance(policy, AskTell):
             policy.take_over(target)
         elif target is not policy:

@@ -50,7 +50,7 @@ from bandits_torch.history import History, versions
 from bandits_torch.loop import run
 from bandits_torch.naming import counted
 from bandits_torch.policies.policy import Policy
-from bandits_torch.problems.diagnosis import Diagnosis, diagnose
+from bandits_torch.problems.diagnosis import Diagnosis, diagnose, unit_of
 from bandits_torch.problems.problem import Knowledge, Problem
 from bandits_torch.problems.replay import Replay
 from bandits_torch.state_files import read_state
@@ -179,9 +179,9 @@ def _how_long(asked: Race, problem: Problem) -> str:
     starts = starts_of(asked.horizon) if is_compared_from_starts(asked.policies, problem) else ()
     plays = f", each once through and once from {len(starts)} starts" if starts else ""
     seconds *= 2 if starts else 1
-    size, unit = next(((n, unit) for n, unit in ((3600, "h"), (60, "min")) if seconds > 1.5 * n), (1, "s"))
+    unit, size = unit_of(seconds)
     steps = f"{asked.horizon} steps of {counted(len(asked.policies), 'policy', 'policies')}{plays}"
-    return f"{steps}: about {seconds / size:.2g} {unit}; --horizon plays fewer"
+    return f"{steps}: about {counted(float(f'{seconds / size:.2g}'), unit)}; --horizon plays fewer"
 
 
 def _how_to_go_on(

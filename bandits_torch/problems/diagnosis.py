@@ -101,8 +101,7 @@ class Diagnosis:
         if self.unit == "seconds":
             name, size = unit_of(exact)
         value = length.rounded(self.record, size) if isinstance(length, Period) else exact / size
-        number = f"{value:.4g}"
-        return f"{number} {name}{'' if number == '1' else 's'}{' of time' if name == 'unit' else ''}"
+        return counted(value, name) + (" of time" if name == "unit" else "")
 
     @property
     def record(self) -> float:

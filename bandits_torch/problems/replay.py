@@ -119,7 +119,7 @@ class Replay(Problem):
             self._step_length = f"{float(gap):.6g} of the time's units (the median gap)"
         elif table.times is not None:  # in the largest unit up to the gap
             name, size = unit_of(float(gap))
-            self._step_length = f"{float(gap) / size:.4g} {name}{'' if gap == size else 's'} (the median gap)"
+            self._step_length = f"{counted(float(gap) / size, name)} (the median gap)"
         self.history, self.history_times = past.rewards, past.times
         known, self.fit = knowledge_from(past, warm_up, prior_mean, noise_fraction, forgetting_rate)
         seen = past.rewards.numpy(), cast(Tensor, past.times).numpy()

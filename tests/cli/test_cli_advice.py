@@ -161,7 +161,7 @@ def test_all_rows_of_a_record_are_played_and_how_long_that_takes_is_said_beforeh
     assert "260 rows learned from, 1040 played\n" in output
     assert "replay: 1040 steps, 1 replicate" in output
     plays = "1040 steps of 2 policies, each once through and once from 10 starts"
-    said = re.search(rf"{plays}: about [\d.]+ (s|min); --horizon plays fewer", output)
+    said = re.search(rf"{plays}: about [\d.]+ (second|minute)s?; --horizon plays fewer", output)
     assert output.index(said[0]) < output.index("regret to")
     assert json.loads((tmp_path / "out" / "run.json").read_text())["horizon"] == 1040
     output, _, _ = raced(tmp_path / "few", shops(1300), *asked, "--horizon", 100)
