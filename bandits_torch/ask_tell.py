@@ -598,7 +598,7 @@ class AskTell(Watched, Described):
         Raises ValueError for the state of a system that began with other arms.
         """
         with self._turn.any_process():
-            roster = self._roster.in_state(state.get("arms"))
+            roster = self._roster.in_state(state["arms"])
             policy, other = self._policy_over(roster), self
             if policy is not self.policy:
                 other = copy.deepcopy(self)
@@ -635,13 +635,14 @@ class AskTell(Watched, Described):
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from ``state``. Raises ValueError for any other state; only the policy may then have changed."""
-        missing = [name for name in ("policy", "asked", "open") if name not in state]
+        names = ("policy", "asked", "open", "latest", "zone", "arms", "watch")
+        missing = [name for name in names if name not in state]
         expected = f"the state of an AskTell: {missing} is missing"
         validation.require(not missing, "state", sorted(state), expected)
-        asked, latest = validation.natural("state['asked']", state["asked"]), state.get("latest")
+        asked, latest = validation.natural("state['asked']", state["asked"]), state["latest"]
         if latest is not None:
             validation.finite_number("state['latest']", latest)
-        zone = border.checked_zone(state.get("zone", ""))
+        zone = border.checked_zone(state["zone"])
         questions = {}
         for id, time, arm, why in state["open"]:
             validation.require(type(id) is int and 0 <= id < asked, "state['open']", id, f"below {asked}")
@@ -649,12 +650,11 @@ class AskTell(Watched, Described):
             validation.tensor("arm", arm)
             questions[id] = Pending(validation.finite_number("time", time), arm, why)
         with self._turn.any_process():
-            roster = self._roster.in_state(state.get("arms"))
+            roster = self._roster.in_state(state["arms"])
             policy = self._policy_over(roster)
-            watch = Watch(policy, self._watch.size)  # stays empty for a state of a version without it
-            if "watch" in state:
-                watch.load_state_dict(state["watch"])
-                watch.make_room(policy.num_arms)
+            watch = Watch(policy, self._watch.size)
+            watch.load_state_dict(state["watch"])
+            watch.make_room(policy.num_arms)
             policy.load_state_dict(state["policy"])
             self._take(policy, roster)
             self._asked, self._open, self._latest = asked, questions, latest

@@ -202,11 +202,9 @@ class Roster:
         """All attributes."""
         return {**vars(self), "names": None if self.names is None else list(self.names)}
 
-    def in_state(self, state: Mapping[str, Any] | None) -> Roster:
+    def in_state(self, state: Mapping[str, Any]) -> Roster:
         """The roster of the system that saved ``state``. That system must have started with the first arms of this one,
         or with some of them and then added the others. Raises ValueError for the state of another system."""
-        if state is None:  # saved by a version without rosters
-            return self
         own_names = sorted(vars(self))
         validation.require(sorted(state) == own_names, "state['arms']", sorted(state), f"with {own_names}")
         first, retired, names = validation.natural("first", state["first"]), state["retired"], state["names"]

@@ -549,9 +549,6 @@ def test_a_state_that_lacks_something_says_what():
     live = AskTell.auto(["a", "b"])
     live.tell(live.ask(0.0).id, 1.0)
     state = live.state_dict()
-    with pytest.raises(ValueError, match=r"\['policy'\] is missing"):
-        live.load_state_dict({name: value for name, value in state.items() if name != "policy"})
-    # Once it had none of these.
-    live.load_state_dict({name: value for name, value in state.items() if name not in ("watch", "arms")})
-    assert live.history()["state"].tolist() == ["open"]
-    assert live.names == ("a", "b")
+    for lost in state:
+        with pytest.raises(ValueError, match=rf"\['{lost}'\] is missing"):
+            live.load_state_dict({name: value for name, value in state.items() if name != lost})

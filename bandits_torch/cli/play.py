@@ -229,7 +229,7 @@ def _report(
         "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
         "threads": torch.get_num_threads(),
         "knowledge": _known(problem.knowledge),
-        "arm_names": list(getattr(problem, "arm_names", ())) or None,
+        "arm_names": list(problem.arm_names) or None,
         "diagnosis": None if found is None else found.to_dict(),
         "earned": gained.record(),
         "advice": None if compared is None else compared.record() | {"python": python},

@@ -392,8 +392,7 @@ def compare(
     preferred = None if earned is not None and earned.noun == "conversions" else "auto"
     advice = advise(starts.regret, starts.random)
     advice = with_whole_run(advice, whole, bad, ahead, preferred=preferred)
-    names = list(getattr(problem, "arm_names", ()))
-    said = advice_of_record(advice, whole, bad, starts.steps, horizon, names)
+    said = advice_of_record(advice, whole, bad, starts.steps, horizon, problem.arm_names)
     leader = None
     if advice.verdict in ("random", "short"):  # which policy leads in the short plays is then chance
         leader = "auto" if advice.verdict == "random" and "auto" in raced else whole.policy

@@ -311,7 +311,7 @@ def _pulls(
         lead = [advice.taken or advice.policy, advice.policy]
         lead += [name for name in advice.tied if name in compared.stuck]
     shown = dict.fromkeys(name for name in (*lead, "auto") if name in histories)
-    names = [str(name) for name in getattr(problem, "arm_names", range(problem.num_arms))]
+    names = [str(name) for name in problem.arm_names or range(problem.num_arms)]
     height = 0.9 + 0.19 * min(_MOST_ARMS, problem.num_arms)
 
     def draw(history: History, figure: Figure) -> None:

@@ -98,6 +98,7 @@ class Problem(ABC):
         noise_is_added: whether ``noise`` depends on the step and the streams alone, not on the arms, so it can be
             drawn before they are chosen (``run(..., capture=True)``).
         outcome_names: names of the outcomes measured with the reward.
+        arm_names: names of the arms; empty if they have none.
     """
 
     arms: Tensor
@@ -107,6 +108,7 @@ class Problem(ABC):
     true_prior: CandidatePrior | None = None
     dim: int = 0
     outcome_names: tuple[str, ...] = ()
+    arm_names: tuple[str, ...] = ()
     noise_scale: Tensor
     noise_is_added: bool = False
 
