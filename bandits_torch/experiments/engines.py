@@ -16,7 +16,7 @@ import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
@@ -61,6 +61,10 @@ class Block:
         validation.natural("first_replicate", self.first_replicate)
         validation.natural("seed", self.seed)
 
+    def settings(self, options: Collection[str]) -> dict[str, Any]:
+        """Its attributes by name, without ``first_replicate`` unless that is one of these options."""
+        return {name: one for name, one in vars(self).items() if name != "first_replicate" or name in options}
+
 
 @dataclass(frozen=True)
 class ProblemSetting:
@@ -78,16 +82,10 @@ class ProblemSetting:
 
     def __call__(self, block: Block) -> Problem:
         """The problem of these replicates."""
-        known = problems.options_of(self.name)
-        first = {"first_replicate": block.first_replicate} if "first_replicate" in known else {}
-        return problems.make(
-            self.name,
-            replicates=block.replicates,
-            horizon=block.horizon if self.data is None else None,
-            seed=block.seed,
-            data=self.data,
-            **{**first, **self.options},
-        )
+        about = {**block.settings(problems.options_of(self.name)), **self.options}
+        if self.data is not None:
+            about["horizon"] = None
+        return problems.make(self.name, data=self.data, **about)
 
 
 @dataclass(frozen=True)
@@ -104,16 +102,8 @@ class RecipeSetting:
 
     def __call__(self, problem: Problem, block: Block) -> Policy:
         """The policy of these replicates."""
-        numbered = "first_replicate" in recipes.options_of(self.name)
-        first = {"first_replicate": block.first_replicate} if numbered else {}
-        return recipes.build(
-            self.name,
-            problem,
-            replicates=block.replicates,
-            horizon=block.horizon,
-            seed=block.seed,
-            **{**first, **self.options},
-        )
+        about = {**block.settings(recipes.options_of(self.name)), **self.options}
+        return recipes.build(self.name, problem, **about)
 
 
 MakeProblem = Callable[[Block], Problem]
