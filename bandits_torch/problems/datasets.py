@@ -20,9 +20,9 @@ from bandits_torch import validation
 from bandits_torch.kernels.arms import estimate_covariance
 from bandits_torch.models.candidate_priors import CandidatePrior
 from bandits_torch.problems.forgetting_fit import fit_forgetting_rate, without_noise
-from bandits_torch.problems.problem import Knowledge, gaussian_noise, named
+from bandits_torch.problems.problem import gaussian_noise, named
 from bandits_torch.problems.replay import Replay
-from bandits_torch.problems.simulated import StationaryProblem, make_kernel
+from bandits_torch.problems.simulated import StationaryProblem, make_kernel, stationary_knowledge
 from bandits_torch.problems.table_files import Arrays, known_columns, read_arrays
 from bandits_torch.problems.tables import RewardTable
 from bandits_torch.streams import ReplicateStreams
@@ -357,13 +357,8 @@ class RegressionTable(StationaryProblem):
             lengthscale = float(torch.pdist(arms[order]).median().clamp_min(1e-6))
         validation.non_negative("noise_scale", noise_scale)
         super().__init__(arms, rewards.expand(replicates, -1), noise_scale)
-        self.knowledge = Knowledge(
-            kernel=make_kernel("se", lengthscale),
-            noise_variance=max(float(noise_scale) ** 2, 1e-6),
-            forgetting_rate=0.0,
-            variation_budget=0.0,
-            rkhs_variation_budget=0.0,
-        )
+        known = stationary_knowledge(self, make_kernel("se", lengthscale), torch.ones(1))
+        self.knowledge = replace(known, noise_variance=max(float(noise_scale) ** 2, 1e-6))
 
 
 def _read_regression(path: Path, target: str | None) -> tuple[np.ndarray, np.ndarray]:
