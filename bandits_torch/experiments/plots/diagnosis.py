@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 from matplotlib.dates import date2num
 from matplotlib.figure import Figure
 
@@ -67,10 +68,7 @@ def plot_diagnosis(table: RewardTable, found: Diagnosis, figure: Figure | None =
         phase = np.floor(phases * ((times - times[0]) / cycle.length % 1.0)).astype(int) % phases
         centred = rewards - np.nan_to_num(mean_of_held(rewards))
         for colour, n in zip(COLOURS, shown, strict=False):
-            known = ~np.isnan(centred[:, n])
-            counts = np.bincount(phase[known], minlength=phases)
-            sums = np.bincount(phase[known], centred[known, n], minlength=phases)
-            curve = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+            curve = pd.Series(centred[:, n]).groupby(phase).mean().reindex(range(phases))
             ax.plot((np.arange(phases) + 0.5) / phases, curve, color=colour, linewidth=1.1)
         finish(ax, f"A cycle of {found.span(cycle)}", "share of the cycle", "minus the arm's mean")
     return figure
