@@ -6,7 +6,6 @@ import os
 import shlex
 import shutil
 import sys
-import textwrap
 from collections.abc import Callable
 from functools import partial
 from inspect import signature
@@ -403,11 +402,9 @@ def list_names(name: str | None) -> None:
 
 def _print_table(head: tuple[str, str], rows: list[tuple[str, str]]) -> None:
     """Print two columns as wide as the terminal. Plain text, because importing rich takes longer than the rest."""
-    first = max(len(key) for key, _ in (head, *rows)) + 2
-    room = max(20, shutil.get_terminal_size().columns - first)
-    for key, text in (head, *rows):
-        for i, line in enumerate(textwrap.wrap(text, room) or [""]):
-            click.echo(f"{key if i == 0 else '':{first}}{line}".rstrip())
+    columns = click.HelpFormatter(width=shutil.get_terminal_size().columns)
+    columns.write_dl([head, *rows], col_max=columns.width)
+    click.echo(columns.getvalue(), nl=False)
 
 
 @app.command(short_help="Repeat a race from its run.json.")
