@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -80,7 +78,7 @@ def asked_race(
     option: Sequence[str],
     capture: bool | None,
 ) -> Race:
-    """The race with these arguments. Raises ValueError, and OSError for the data, for what can be refused early."""
+    """The race with these arguments. Raises ValueError for what can be refused early."""
     name = problem if problem is not None else "switching" if data is None else "replay"
     known_name("problem", name, catalogue().problems)
     names = different_names("policy", policies, catalogue().policies)
@@ -92,7 +90,7 @@ def asked_race(
             f"data must be None for problem {name!r}, which reads no file, got {str(data)!r}: without --problem the "
             "file is replayed"
         )
-    _require_file(data, [name] if entry.needs_data else [])
+    _require_data(data, [name] if entry.needs_data else [])
     accepted = {"problem": entry.options}
     sent = send_options(option, accepted | {one: catalogue().policies[one].options for one in names})
     built_for = DEFAULT_HORIZON if horizon is None and data is None else horizon
@@ -113,19 +111,17 @@ def asked_sweep(
         raise ValueError(
             f"data must be None for problems that read no file ({', '.join(names)}), got {str(data)!r}"
         )
-    _require_file(data, reading)
+    _require_data(data, reading)
     accepted = {name: catalogue().problems[name].options for name in names}
     accepted |= {name: catalogue().policies[name].options for name in raced}
     sent = send_options(option, accepted, problem="")
     return {name: sent[name] for name in names}, {name: sent[name] for name in raced}
 
 
-def _require_file(data: Path | None, reading: Sequence[str]) -> None:
-    """Raise an error unless there is a file, which the problems ``reading`` need."""
+def _require_data(data: Path | None, reading: Sequence[str]) -> None:
+    """Raise ValueError unless there is a path for the problems ``reading`` data."""
     if data is None and reading:
         raise ValueError(f"data must be given for problem {reading[0]!r}: the path of its file, got None")
-    if data is not None and not data.exists():
-        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(data))
 
 
 def parse_value(text: str) -> Any:

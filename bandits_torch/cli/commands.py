@@ -31,6 +31,7 @@ from bandits_torch.cli.output import one_line_errors
 from bandits_torch.naming import did_you_mean, digits_of, installed, some, written
 
 FILE = click.Path(path_type=Path)  # or a folder
+THERE = click.Path(exists=True, path_type=Path)
 setting = partial(click.option, "--option", multiple=True)
 count_option = partial(click.option, type=click.IntRange(1))
 threads_option = partial(click.option, "--threads", type=click.IntRange(1, MOST_THREADS))
@@ -114,7 +115,7 @@ OVERWRITE = "Overwrite the results or checkpoints of another race in OUT."
 @click.option("--out", type=FILE, default=Path("race"), help=REPORT)
 @click.option(
     "--data",
-    type=FILE,
+    type=THERE,
     help="Your own rewards (CSV, Parquet or NPZ: one row per step, one column per arm), or the file or folder of "
     "another problem that replays real data.",
 )
@@ -160,7 +161,7 @@ def race(
 
 
 @app.command(short_help="Describe a table or a log.")
-@click.argument("data", type=FILE)
+@click.argument("data", type=THERE)
 @click.option("--plot", type=FILE, help="Draw a table's arms, jumps and cycles into this PNG, SVG or PDF.")
 @setting(
     help="How to read the file, key=value. A table as in `race`: long=layout,revenue for a row per reward, "
@@ -206,7 +207,7 @@ def look(data: Path, plot: Path | None, option: tuple[str, ...]) -> None:
 
 
 @app.command(short_help="Value policies on a log of past pulls.")
-@click.argument("log", type=FILE)
+@click.argument("log", type=THERE)
 @click.option("--policies", default="auto", help="Names of algorithms, separated by commas.")
 @click.option("--contexts", help="Columns that were known before each choice, separated by commas.")
 @setting(
@@ -408,9 +409,9 @@ def _print_table(head: tuple[str, str], rows: list[tuple[str, str]]) -> None:
 
 
 @app.command(short_help="Repeat a race from its run.json.")
-@click.argument("record", type=FILE)
+@click.argument("record", type=THERE)
 @click.option("--out", type=FILE, default=Path("rerun"), help=REPORT)
-@click.option("--data", type=FILE, help="Path of the data, if it is no longer the one in run.json.")
+@click.option("--data", type=THERE, help="Path of the data, if it is no longer the one in run.json.")
 @click.option("--overwrite", is_flag=True, help=OVERWRITE)
 def rerun(record: Path, out: Path, data: Path | None, overwrite: bool) -> None:
     """Repeat a race from RECORD, the run.json of a race, and print whether the regret is the same.
@@ -418,7 +419,6 @@ def rerun(record: Path, out: Path, data: Path | None, overwrite: bool) -> None:
     With the same versions, device and kind of machine, both with the extra `fast` or both without, regret.csv is
     identical. The exit code is 1 if the regret of a replicate differs.
     """
-    record.open("rb").close()
     from bandits_torch.cli.play import play_again
 
     other = play_again(record, out, data, overwrite)
@@ -443,7 +443,7 @@ def rerun(record: Path, out: Path, data: Path | None, overwrite: bool) -> None:
 @capture("", default=True, show_default=True)
 @count_option("--jobs", help="Cells that run at the same time; default: as many as the CPUs allow.")
 @click.option("--out", type=FILE, default=Path("sweep"), help="Folder for sweep.csv and the finished cells.")
-@click.option("--data", type=FILE, help="File or folder of the problems that replay real data.")
+@click.option("--data", type=THERE, help="File or folder of the problems that replay real data.")
 @setting(
     help="A setting key=value of every problem or policy that accepts the key; PROBLEM.key=value or "
     "POLICY.key=value for one of them. May be repeated."
