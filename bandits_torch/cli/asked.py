@@ -100,12 +100,11 @@ def asked_race(
 
 
 def asked_sweep(
-    problems: str, policies: str, engine: str, data: Path | None, option: Sequence[str]
+    problems: str, policies: str, data: Path | None, option: Sequence[str]
 ) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
     """The options of a sweep's problems and policies, by name. Raises as ``asked_race`` does."""
     names = different_names("problem", problems, catalogue().problems)
     raced = different_names("policy", policies, catalogue().policies)
-    known_name("engine", engine, catalogue().engines)
     reading = [name for name in names if catalogue().problems[name].needs_data]
     if data is not None and not reading:
         raise ValueError(

@@ -438,7 +438,7 @@ def rerun(record: Path, out: Path, data: Path | None, overwrite: bool) -> None:
     "cell, so it depends on this.",
 )
 @SEED
-@click.option("--engine", default="local", help=f"Where cells run: {', '.join(catalogue().engines)}.")
+@click.option("--engine", type=click.Choice(catalogue().engines), default="local", help="Where cells run.")
 @threads_option(default=1, help="CPU threads of a cell.")
 @capture("", default=True, show_default=True)
 @count_option("--jobs", help="Cells that run at the same time; default: as many as the CPUs allow.")
@@ -451,17 +451,7 @@ def rerun(record: Path, out: Path, data: Path | None, overwrite: bool) -> None:
 @click.option("--resume", is_flag=True, callback=_resume_or_overwrite, help="Continue the sweep in OUT.")
 @click.option("--overwrite", is_flag=True, callback=_resume_or_overwrite, help=OVERWRITE_TABLE)
 def sweep(
-    *,
-    problems: str,
-    policies: str,
-    engine: str,
-    data: Path | None,
-    option: tuple[str, ...],
-    out: Path,
-    resume: bool,
-    overwrite: bool,
-    capture: bool,
-    **numbers: Any,
+    *, problems: str, policies: str, data: Path | None, option: tuple[str, ...], capture: bool, **how: Any
 ) -> None:
     """Race algorithms (policies) on several problems: in this process, in several processes, or on Ray.
 
@@ -469,11 +459,10 @@ def sweep(
     every finished cell to OUT/cells, from which an interrupted sweep continues with --resume. Cells that fail are
     listed at the end (exit code 1), and the others are kept.
     """
-    options = asked_sweep(problems, policies, engine, data, option)
+    options = asked_sweep(problems, policies, data, option)
     from bandits_torch.cli.play import run_sweep
 
-    how: Any = {"engine": engine, "capture": "auto" if capture else False, **numbers}
-    failures = run_sweep(*options, data=data, out=out, resume=resume, overwrite=overwrite, **how)
+    failures = run_sweep(*options, data=data, capture="auto" if capture else False, **how)
     for line in failures:
         click.echo(f"failed: {line}", err=True)
     if failures:
