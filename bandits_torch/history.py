@@ -185,8 +185,9 @@ def standard_error(values: Tensor) -> Tensor:
 _CHECK_EVERY = 100  # steps between checks that wait for a GPU; on a CPU every step is checked
 
 
+@cache
 def versions() -> dict[str, str]:
-    """Versions of the software that a run's numbers depend on."""
+    """Versions of the software that a run's numbers depend on: one dictionary, which is not to be changed."""
     return {
         "bandits_torch": __version__,
         "python": platform.python_version(),
@@ -194,14 +195,8 @@ def versions() -> dict[str, str]:
         "gpytorch": gpytorch.__version__,
         "botorch": botorch.__version__,
         "numpy": np.__version__,
-        "numba": _numba(),
+        "numba": metadata.version("numba") if find_spec("numba") else "none",
     }
-
-
-@cache
-def _numba() -> str:
-    """Version of numba, or "none". Read once, because it is looked up in files."""
-    return metadata.version("numba") if find_spec("numba") else "none"
 
 
 class Recorder:
