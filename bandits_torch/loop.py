@@ -19,8 +19,6 @@ from bandits_torch.problems.problem import Problem
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.threads import fitting
 
-_SECONDS_BETWEEN_UPDATES = 0.2
-
 
 def run(
     policy: Policy,
@@ -176,9 +174,9 @@ def _wall_clock(device: torch.device) -> float:
 
 @contextmanager
 def _counted(progress: bool | str, title: str, done: int, horizon: int) -> Iterator[Callable[[int], None]]:
-    """A function to call with the number of every completed step. It redraws the bar a few times a second. A
-    KeyboardInterrupt in the block gets the number of completed steps as its message."""
-    bar, reached, drawn = None, done, perf_counter()
+    """A function to call with the number of every completed step. A KeyboardInterrupt in the block gets the number of
+    completed steps as its message."""
+    bar, reached = None, done
     with ExitStack() as shown:
         if progress:
             from rich.console import Console
@@ -190,11 +188,10 @@ def _counted(progress: bool | str, title: str, done: int, horizon: int) -> Itera
                 task = bar.add_task(progress if isinstance(progress, str) else title, total=horizon)
 
         def advance(step: int) -> None:
-            nonlocal reached, drawn
+            nonlocal reached
             reached = step
-            if bar and (step == horizon or perf_counter() - drawn > _SECONDS_BETWEEN_UPDATES):
+            if bar:
                 bar.update(task, completed=step)
-                drawn = perf_counter()
 
         try:
             yield advance

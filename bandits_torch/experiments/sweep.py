@@ -12,14 +12,7 @@ from typing import Any
 
 import torch
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 from torch import Tensor
 
 from bandits_torch import validation
@@ -156,8 +149,8 @@ def run_cells(
     finished = [cell for cell in cells if cell in paths and paths[cell].exists()]
     waiting = [cell for cell in cells if cell not in set(finished)]
     console, failed = Console(stderr=True), 0
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    bar = Progress(*columns, TimeRemainingColumn(), console=console)
+    columns = (*Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn())
+    bar = Progress(*columns, console=console)
     task = bar.add_task("cells", total=len(cells))
     with bar if progress and (console.is_terminal or console.is_jupyter) else nullcontext():
         for cell in finished:
