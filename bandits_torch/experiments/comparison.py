@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache, partial
 from typing import Any
 
@@ -333,8 +332,8 @@ class Comparison:
 
     def record(self) -> dict[str, Any]:
         """Plain values for JSON; None for an unknown number."""
-        figures = {} if self.advice is None else dataclasses.asdict(self.advice)
-        where = {name: dataclasses.asdict(one) for name, one in self.stuck.items()}
+        figures = {} if self.advice is None else asdict(self.advice)
+        where = {name: asdict(one) for name, one in self.stuck.items()}
         plain = {key: _plain(value) for key, value in figures.items()}
         return {"sentences": self.sentences, "stuck": where} | plain
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -102,12 +103,10 @@ def sweep(
     where: Any = {"engine": engine, "threads": threads, "jobs": jobs, "out": out}
     outcomes = dict(run_cells(cells, **where, progress=progress))
     failed = {cell.title: one for cell, one in outcomes.items() if isinstance(one, Failure)}
-    blocks: dict[tuple[str, str], list[Cell]] = {}
-    for cell in cells:
-        blocks.setdefault((cell.problem, cell.policy), []).append(cell)
-    histories: dict[str, dict[str, History]] = {problem: {} for problem, _ in blocks}
-    for (problem, policy), parts in blocks.items():
-        done = [one for cell in parts if isinstance(one := outcomes[cell], History)]
+    histories: dict[str, dict[str, History]] = {cell.problem: {} for cell in cells}
+    for (problem, policy), blocks in groupby(cells, lambda cell: (cell.problem, cell.policy)):
+        parts = [outcomes[cell] for cell in blocks]
+        done = [one for one in parts if isinstance(one, History)]
         if len(done) == len(parts):
             histories[problem][policy] = join_blocks(done)
     if failed:
