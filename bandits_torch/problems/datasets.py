@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 
@@ -23,7 +22,7 @@ from bandits_torch.problems.forgetting_fit import fit_forgetting_rate, without_n
 from bandits_torch.problems.problem import gaussian_noise, named
 from bandits_torch.problems.replay import Replay
 from bandits_torch.problems.simulated import StationaryProblem, make_kernel, stationary_knowledge
-from bandits_torch.problems.table_files import Arrays, known_columns, read_arrays
+from bandits_torch.problems.table_files import Arrays, known_columns, read_arrays, read_frame
 from bandits_torch.problems.tables import RewardTable
 from bandits_torch.streams import ReplicateStreams
 
@@ -363,8 +362,6 @@ class RegressionTable(StationaryProblem):
 
 def _read_regression(path: Path, target: str | None) -> tuple[np.ndarray, np.ndarray]:
     """Features (N, d) and target (N,) in float64."""
-    kinds = (".csv", ".parquet", ".npz")
-    validation.require(path.suffix in kinds, "data", str(path), f"a file ending in {', '.join(kinds)}")
     if path.suffix == ".npz":
         arrays = read_arrays("data", path, {"X", "y"})
         validation.require({"X", "y"} <= set(arrays), "data", str(path), "an NPZ with arrays 'X' and 'y'")
@@ -374,10 +371,7 @@ def _read_regression(path: Path, target: str | None) -> tuple[np.ndarray, np.nda
         fits = features.ndim == 2 and values.shape == features.shape[:1]
         validation.require(fits, "data", (features.shape, values.shape), "arrays X (N, d) and y (N,)")
         return features, values
-    try:
-        frame = pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
-    except (OSError, ValueError) as error:
-        raise ValueError(f"data must be a readable {path.suffix} file, got {str(path)!r}: {error}") from error
+    frame, _, _ = read_frame(path)
     names = list(frame.columns)
     target = names[-1] if target is None else target
     known_columns("target", [target], names)

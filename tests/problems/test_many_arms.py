@@ -77,8 +77,8 @@ def test_only_the_left_half_of_the_starvation_example_can_be_pulled():
 BAD = {
     "target must be one of": lambda path: RegressionTable(data=path, target="z"),
     "target must be a column of numbers": lambda path: RegressionTable(data=path, target="name"),
-    "data must be a file ending": lambda path: RegressionTable(data=path.with_suffix(".txt")),
-    "data must be a readable .parquet file": lambda path: RegressionTable(data=path.with_suffix(".parquet")),
+    "path must be a file ending": lambda path: RegressionTable(data=path.with_suffix(".xls")),
+    "path must be a readable .parquet file": lambda path: RegressionTable(data=path.with_suffix(".parquet")),
     "data must be the path of a file": lambda path: RegressionTable(data=5),
     "replicates": lambda path: RegressionTable(data=path, replicates=0),
 }
