@@ -55,8 +55,10 @@ def named_values(values: Mapping[str, Any]) -> str:
     )
 
 
-def close_name(name: str, known: Iterable[str]) -> str | None:
-    """The closest known name, or None if none is close. Case is ignored, and - counts as _."""
+def close_name(name: object, known: Iterable[str]) -> str | None:
+    """The closest known name, or None if none is close, or ``name`` is no word. Case is ignored, and - counts as _."""
+    if not isinstance(name, str):
+        return None
     from difflib import get_close_matches  # slow to import, and only needed for messages
 
     by_plain = {_plain(one): one for one in known}
@@ -64,7 +66,7 @@ def close_name(name: str, known: Iterable[str]) -> str | None:
     return by_plain[close[0]] if close else None
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str:
+def did_you_mean(name: object, known: Iterable[str]) -> str:
     """``: did you mean ...?`` if a known name is close, else an empty string."""
     close = close_name(name, known)
     return "" if close is None else f": did you mean {close}?"
@@ -73,7 +75,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def unknown_name(what: str, name: object, known: Collection[str], more: str = "") -> str:
     """The message for an unknown name: it suggests a similar name, and lists the known names. If there are many, it
     lists the first eight, and ``more`` says where to find all of them."""
-    guess = did_you_mean(name, known) if isinstance(name, str) else ""
+    guess = did_you_mean(name, known)
     if len(known) <= _SHOWN:
         return f"{what} must be one of {', '.join(known)}, got {name!r}{guess}"
     seen = f" ({more})" if more else ""

@@ -220,7 +220,7 @@ class ArgumentError(ValueError, TypeError):
 
 def known_names(what: str, given: Iterable[str], known: Collection[str]) -> None:
     """Raise an ``ArgumentError`` that names the unknown names and suggests similar ones, if there are unknown names."""
-    unknown = sorted(set(given) - set(known))
+    unknown = sorted(map(str, set(given) - set(known)))
     if not unknown:
         return
     named = [

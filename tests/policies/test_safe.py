@@ -422,6 +422,7 @@ def test_outcomes_are_told_by_name_or_in_order():
         (None, r"outcomes must be given, .*'heat', 'flow'.*, got None"),
         ({"heat": 1.0}, r"outcomes must be .*'heat', 'flow'"),
         ({"heat": 1.0, "flow": 0.0, "glow": 0.0}, "glow .did you mean flow"),
+        ({"heat": 1.0, "flow": 0.0, 1: 0.0}, "outcomes must be among heat, flow, got 1"),
         ([1.0], r"outcomes must have shape .* got shape \(1,\)"),
         ([1.0, math.nan], "outcomes must be finite"),
         (torch.zeros(3, 2), "outcomes must have shape"),
