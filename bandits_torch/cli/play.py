@@ -22,6 +22,7 @@ from rich.console import Console
 from torch import Tensor
 
 from bandits_torch import problems, recipes
+from bandits_torch.checkpoint import warn_of_versions
 from bandits_torch.cli.asked import DEFAULT_HORIZON, Race, says_option
 from bandits_torch.cli.catalogue import catalogue
 from bandits_torch.cli.output import says_how_to_go_on
@@ -127,10 +128,7 @@ def play_again(record: Path, out: Path, data: Path | None, overwrite: bool) -> l
     wanted, found = settings["data_sha256"], checksum(asked.data)
     if found != wanted:
         raise ValueError(f"data must be the file with SHA-256 {wanted}, got {asked.data!r} with {found}")
-    now = versions()
-    changed = [f"{name} {was}" for name, was in settings["versions"].items() if now.get(name) != was]
-    if changed:
-        click.echo(f"note: written with {', '.join(changed)}: numbers may differ in the last bits", err=True)
+    warn_of_versions(str(record), settings["versions"])
     histories = play(asked, out, threads=settings["threads"], overwrite=overwrite) or {}
     return [
         name
