@@ -67,7 +67,7 @@ class ArmTest:
     (``tests/test_watch_alarms.py``; 0.6 in a simulation of 3 10^6 rewards). For each further nat beyond a limit, an
     alarm is rarer by a factor of at least e^0.85; a unit of a sum counts as 2 k nats.
 
-    Cost: a few microseconds a reward, up to 30 if rewards have two values, and some 10 kB. Source: CUSUM (Page 1954) of
+    Cost: a few microseconds a reward, some 50 if rewards have two values, and some 10 kB. Source: CUSUM (Page 1954) of
     the normal scores of sequential ranks (McDonald 1990; Lombard & Van Zyl 2018), over a window; Besson et al. 2022 for
     the ratio. Limits are ours, set by simulation.
     """
@@ -167,7 +167,7 @@ class Watch(HasState):
         policy: the policy that chooses.
         keep: number of questions to keep, an integer >= 0.
 
-    Cost: some microseconds a question and a reward, up to 30 if rewards are 0 or 1. Memory, for each replicate: 16
+    Cost: some microseconds a question and a reward, some 50 if rewards are 0 or 1. Memory, for each replicate: 16
     bytes an arm, up to 10 000 more once it is played, and about 30 a question kept. Raises ValueError for another
     ``keep``.
     """

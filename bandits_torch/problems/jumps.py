@@ -256,9 +256,10 @@ def ratios_of_shares(others: np.ndarray, seen: np.ndarray, fresh: np.ndarray | t
     ratios = np.zeros(len(seen) - 1)
     for start, end in itertools.pairwise([0, *(np.flatnonzero(fresh) + 1), len(seen)]):
         k, m = others[start:end].cumsum(), seen[start:end].cumsum()
-        sides = (k, m), (k[-1] - k, m[-1] - m)
-        before, after = (rel_entr([a, b - a], np.maximum(b, 1)).sum(0) for a, b in sides)
-        ratios[start : end - 1] = 2 * (before + after - before[-1])[:-1]
+        k_after, m_after = k[-1] - k, m[-1] - m
+        counts, of = (k, m - k, k_after, m_after - k_after), (m, m, m_after, m_after)
+        likelihood = rel_entr(counts, np.maximum(of, 1)).sum(0)
+        ratios[start : end - 1] = 2 * (likelihood - likelihood[-1])[:-1]
     return ratios
 
 
