@@ -151,7 +151,8 @@ class PointSearch:
     @staticmethod
     def score(acquisition: AcquisitionFunction, X: Tensor, *, time: float | None = None) -> Tensor:
         """Values (n, S) of points (n, S, d), those of column s for replicate s; see ``maximise``."""
-        return _grid(acquisition, _with_time(X, time))
+        X = _with_time(X, time)
+        return acquisition(X.unsqueeze(-2) if acquisition.model.batch_shape else X).reshape(len(X), -1)
 
     def _starts(
         self, inside: _InBoxes, domain: Domain, time: float | None, starts: Tensor | None, seed: int
@@ -212,7 +213,8 @@ class _InBoxes(AcquisitionFunction):
     def grid(self, X: Tensor) -> Tensor:
         """Values n x S of points n x S x D, column s for replicate s; columns after the first d are not scaled."""
         d = self.low.shape[-1]
-        return _grid(self.acquisition, torch.cat([self.low + self.side * X[..., :d], X[..., d:]], -1))
+        X = torch.cat([self.low + self.side * X[..., :d], X[..., d:]], -1)
+        return PointSearch.score(self.acquisition, X)
 
     def forward(self, X: Tensor) -> Tensor:
         """Values b of X, b x 1 x (D + 1), or b x 1 x D of one replicate."""
@@ -226,11 +228,6 @@ class _InBoxes(AcquisitionFunction):
         rank = one_hot.cumsum(0).gather(-1, member.unsqueeze(-1)).squeeze(-1) - 1
         filler = points[:1].detach().expand(int(rank.max()) + 1, replicates, -1)
         return self.grid(filler.index_put((rank, member), points))[rank, member] * self.factor[member] + zero
-
-
-def _grid(acquisition: AcquisitionFunction, X: Tensor) -> Tensor:
-    """Values n x S of points n x S x D, column s for replicate s."""
-    return acquisition(X.unsqueeze(-2) if acquisition.model.batch_shape else X).reshape(X.shape[0], -1)
 
 
 def _with_time(X: Tensor, time: float | None) -> Tensor:

@@ -44,12 +44,8 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):
     """
 
     noise_variance: Tensor
+    num_outputs = 1
     tells_past: bool = True
-
-    @property
-    def num_outputs(self) -> int:
-        """Always 1."""
-        return 1
 
     @property
     def likelihood(self) -> Any:

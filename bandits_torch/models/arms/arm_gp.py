@@ -229,25 +229,18 @@ class ArmGP(ArmModel):
                 such rewards cannot ``forget``.
 
         Raises ValueError on another shape or dtype, a non-finite reward, an arm out of range, or a time before the
-        latest observation without ``late``, with nothing changed. Values are checked on the CPU only, because a check
-        would wait for a GPU; there ``run`` checks them.
+        latest observation without ``late``, with nothing changed. Values are checked on the CPU only; on a GPU ``run``
+        checks them.
         """
         time = time.item() if isinstance(time, Tensor | np.generic) else time
         moment = self.check_not_past(time, late) if self.drifts else 0.0
-        expected = f"int64 from 0 to {self.num_arms - 1}"
-        validation.require(validation.tensor("arm", arm).dtype == torch.long, "arm", arm, expected)
-        if validation.tensor("reward", reward).is_cpu:
-            validation.rewards("reward", reward, self.arms.dtype)
-            in_range = bool(((arm >= 0) & (arm < self.num_arms)).all())
-            validation.require(in_range, "arm", arm, expected)
+        flat_arm, flat_reward = self._flat_arm(arm), self._flat_reward(reward)
         if noise_variance is not None:
             expected = "None for form='factor', for a kernel with a state space, and for a model that forgets"
             validation.require(self.takes_noise, "noise_variance", noise_variance, expected)
             validation.require(where is None, "where", where, "None if noise_variance is given")
             noise_variance = validation.own_noise(noise_variance).to(self.arms.dtype)
             noise_variance = inputs.flat("noise_variance", noise_variance, self.batch_shape)
-        flat_arm = inputs.flat("arm", arm, self.batch_shape)
-        flat_reward = inputs.flat("reward", reward.detach().to(self.arms.dtype), self.batch_shape)
         self._belief.take(flat_arm, flat_reward, moment, self._mask(where), noise_variance)
 
     def observe_residuals(
@@ -267,18 +260,8 @@ class ArmGP(ArmModel):
         with self._belief.provisional():
             yield
 
-    def expect(self, X: Tensor) -> None:
-        """See ``OnlineModel``. Under drift, an earlier time counts as the time of the latest observation."""
-        index, times = inputs.split(X, self.num_arms, self.drifts)
-        validation.shape_is("X", X, X.shape[-2] == 1, "batch_shape x 1 x d")
-        self.expect_arms(index.squeeze(-1), 0.0 if times is None else float(times.max()))
-
     def expect_arms(self, arm: Tensor, time: float) -> None:
-        """``expect`` of one pull per member, integers that broadcast to ``batch_shape``."""
-        integers = validation.tensor("arm", arm).dtype == torch.long
-        validation.require(integers, "arm", arm, f"int64 from 0 to {self.num_arms - 1}")
-        moment = validation.finite_number("time", time)
-        self._belief.expect(inputs.flat("arm", arm, self.batch_shape), moment)
+        self._belief.expect(self._flat_arm(arm), validation.finite_number("time", time))
 
     def forget(self, count: int = 1, where: Tensor | None = None) -> None:
         """Forget the ``count`` oldest observations, exactly and in place. With ``where``, a member may hold fewer.
@@ -368,9 +351,6 @@ class ArmGP(ArmModel):
         self._belief.noise_variance.copy_(noise_variance.reshape(-1, 1))
         self._belief.move_prior_mean(prior_mean.reshape(-1, 1))
         self.rebuild()
-
-    def _mask(self, where: Tensor | None) -> Tensor | None:
-        return None if where is None else inputs.flat_mask(where, self.batch_shape)
 
     def check_not_past(self, time: float | None, late: bool = False) -> float:
         """``time`` as a number. Raises ValueError if it is not finite, or unless ``late`` before the latest

@@ -166,18 +166,77 @@ class ArmModel(OnlineModel):
     def observe_arms(
         self, arm: Tensor, reward: Tensor, time: float | None = None, where: Tensor | None = None
     ) -> None:
-        """Observe one reward of one arm per member: integers and numbers that broadcast to ``batch_shape``."""
+        """Observe one reward of one arm per member: integers (int64) and numbers that broadcast to ``batch_shape``.
+        Values are checked on a CPU only, because a check would wait for a GPU."""
 
-    def expect_arms(self, arm: Tensor, time: float) -> None:
-        """``expect`` of one pull per member, ``arm`` as for ``observe_arms``."""
-        X = arm.to(self.arms.dtype)[..., None, None]
-        self.expect(with_time(X, time) if self.drifts else X)
-
+    @abstractmethod
     def take(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
         """``observe_arms`` in every member, for checked values; ``late``: accept a past time, if the model can."""
-        self.observe_arms(arm, reward, time)
+
+    def expect(self, X: Tensor) -> None:
+        """See ``OnlineModel``. Under drift, an earlier time counts as the time of the latest observation."""
+        index, times = inputs.split(X, self.num_arms, self.drifts)
+        validation.shape_is("X", X, X.shape[-2] == 1, "batch_shape x 1 x d")
+        self.expect_arms(index.squeeze(-1), 0.0 if times is None else float(times.max()))
+
+    @abstractmethod
+    def expect_arms(self, arm: Tensor, time: float) -> None:
+        """``expect`` of one pull per member, ``arm`` as for ``observe_arms``."""
+
+    def _flat_arm(self, arm: Tensor) -> Tensor:
+        """Arms as for ``observe_arms``, checked, one for each member of the flat batch: (b,)."""
+        expected = f"int64 from 0 to {self.num_arms - 1}"
+        ok = validation.tensor("arm", arm).dtype == torch.long
+        ok = ok and not (arm.is_cpu and bool(((arm < 0) | (arm >= self.num_arms)).any()))
+        validation.require(ok, "arm", arm, expected)
+        return inputs.flat("arm", arm, self.batch_shape)
+
+    def _flat_reward(self, reward: Tensor) -> Tensor:
+        """The same for rewards."""
+        if validation.tensor("reward", reward).is_cpu:
+            validation.rewards("reward", reward, self.arms.dtype)
+        return inputs.flat("reward", reward.detach().to(self.arms.dtype), self.batch_shape)
+
+    def _mask(self, where: Tensor | None) -> Tensor | None:
+        return None if where is None else inputs.flat_mask(where, self.batch_shape)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Drops the cached candidates, which have the old dtype and device."""
         self._candidates = None
         return super()._apply(fn, recurse)
+
+
+class StaticArmModel(ArmModel):
+    """An ``ArmModel`` without time that cannot forget single observations. A subclass defines how it learns one."""
+
+    @property
+    def can_forget(self) -> bool:
+        """False: only ``reset`` forgets."""
+        return False
+
+    def forget(self, count: int = 1, where: Tensor | None = None) -> None:
+        """Raises ValueError; ``reset`` forgets all."""
+        raise ValueError(f"a {type(self).__name__} cannot forget single observations (an ArmGP can)")
+
+    @abstractmethod
+    def _learn(self, arm: Tensor, reward: Tensor, where: Tensor | None) -> None:
+        """Learn one observation of each member with ``where`` True, (b,) each."""
+
+    def observe(self, X: Tensor, Y: Tensor, where: Tensor | None = None) -> None:
+        """Learn observations in order. X: ``batch_shape x n x 1`` indices; Y: ``batch_shape x n x 1``."""
+        index, rewards, _ = inputs.arms_and_rewards(
+            X, Y, self.num_arms, False, self.batch_shape, self.arms.dtype
+        )
+        mask = self._mask(where)
+        for k in range(index.shape[-1]):
+            self._learn(index[:, k], rewards[:, k], mask)
+
+    def observe_arms(
+        self, arm: Tensor, reward: Tensor, time: float | None = None, where: Tensor | None = None
+    ) -> None:
+        """``observe`` for one pull per member; ``time`` is ignored."""
+        self._learn(self._flat_arm(arm), self._flat_reward(reward), self._mask(where))
+
+    def take(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
+        b = self.batch_shape
+        self._learn(arm.expand(b).reshape(-1), reward.to(self.arms.dtype).expand(b).reshape(-1), None)

@@ -130,6 +130,9 @@ def is_off(error: Tensor, off: Tensor, scale: Tensor, mean: Tensor) -> Tensor:
     return ~((error <= most * scale) & (off <= most * (scale.sqrt() + mean.abs().amax(-1))))
 
 
+Books = dict[str, list[Tensor]]  # terms of surprise that are added once for many steps
+
+
 class Form(ResizableState):
     """Mean and covariance C of f(., now) over N arms, for a flat batch of b members; a subclass stores them.
 
@@ -185,6 +188,13 @@ class Form(ResizableState):
     def full(self, now: float) -> Tensor:
         """C over all arms: (b, N, N), a copy."""
 
+    def close(self, books: Books) -> None:
+        """Make the updates in ``books`` that ``observe`` left for the end of a block; by default it leaves none."""
+
+    def joint_root(self) -> Tensor | None:
+        """A root of C, (b, N, N), that is kept and updated; by default there is none."""
+        return None
+
     def move(self, now: float, time: float) -> None:
         """Advance from ``now`` to ``time``."""
         self.advance(*self.prior.drift(now, time))
@@ -239,7 +249,6 @@ class Form(ResizableState):
         return mean * kept, covariance * kept.unsqueeze(-1) * kept.unsqueeze(-2) + new
 
 
-Books = dict[str, list[Tensor]]  # terms of surprise that are added once for many steps
 FOLD = 32  # rows of W that are folded together
 TWICE_FROM = 1_000  # N from which twice as many are, under drift: a fold then passes over C three times
 WAITS_FROM = 1_000_000  # size of C from which a static prior has W: below, a pass over C is cheaper

@@ -13,7 +13,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.arms.arm_model import ArmModel
+from bandits_torch.models.arms.arm_model import StaticArmModel
 from bandits_torch.models.online_model import joint_posterior
 
 MOST = 0.75  # share of arms pulled above which the regression includes all arms, which needs no copies
@@ -34,7 +34,7 @@ class _Belief(NamedTuple):
         return half.mT @ half + (rows * self.lost).mT @ rows
 
 
-class WeightedGP(ArmModel):
+class WeightedGP(StaticArmModel):
     """Regression with weights w_s = discount^{t - s}, and the sandwich variance of WGP-UCB (Deng et al. 2022).
 
     With V = sum_s w_s phi phi^T + lambda I and V~ = sum_s w_s^2 phi phi^T + lambda I,
@@ -106,11 +106,6 @@ class WeightedGP(ArmModel):
     # -- properties ------------------------------------------------------------------------------------
 
     @property
-    def input_dim(self) -> int:
-        """1: the index of the arm."""
-        return 1
-
-    @property
     def num_observations(self) -> Tensor:
         """The number of observations since the last ``reset``, ``batch_shape``, whatever their weights."""
         return self.count.clone()
@@ -119,11 +114,6 @@ class WeightedGP(ArmModel):
     def tells_past(self) -> bool:  # type: ignore[override]
         """True only for ``discount`` 1: otherwise the posterior is for the present step."""
         return self.discount == 1
-
-    @property
-    def can_forget(self) -> bool:
-        """False: weights discount old observations instead."""
-        return False
 
     @property
     def information_gain(self) -> Tensor:
@@ -135,31 +125,6 @@ class WeightedGP(ArmModel):
 
     # -- learning --------------------------------------------------------------------------------------
 
-    def observe(self, X: Tensor, Y: Tensor, where: Tensor | None = None) -> None:
-        """Learn observations in order, one step each: X ``batch_shape x n x 1`` indices, Y ``batch_shape x n x 1``."""
-        index = self._index(X)
-        n = X.shape[-2]
-        validation.tensor("Y", Y)
-        validation.shape_is("Y", Y, Y.dim() >= 2 and Y.shape[-2:] == (n, 1), f"batch_shape x {n} x 1")
-        if Y.is_cpu:
-            validation.rewards("Y", Y, self.weight.dtype)
-        shape, where = self.batch_shape, self._mask(where)
-        index = inputs.flat("X", index, shape, n).reshape(*shape, n)
-        rewards = inputs.flat("Y", Y.squeeze(-1).to(self.weight), shape, n).reshape(*shape, n)
-        for k in range(n):
-            self._learn(index[..., k : k + 1], rewards[..., k : k + 1], where)
-
-    def observe_arms(
-        self, arm: Tensor, reward: Tensor, time: float | None = None, where: Tensor | None = None
-    ) -> None:
-        """``observe`` for one pull per member; ``time`` is ignored."""
-        self.observe(arm[..., None, None], reward[..., None, None], where)
-
-    def take(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
-        """``observe_arms`` in every member, for checked values."""
-        b = self.batch_shape
-        self._learn(arm.expand(b).unsqueeze(-1), reward.to(self.weight).expand(b).unsqueeze(-1), None)
-
     def _index(self, X: Tensor) -> Tensor:
         """Arms of inputs ``... x q x 1``. Values are checked on a CPU only, to avoid waiting for a GPU."""
         validation.tensor("X", X)
@@ -168,13 +133,11 @@ class WeightedGP(ArmModel):
         validation.shape_is("X", X, X.dim() >= 2 and X.shape[-1] == 1, "batch_shape x q x 1")
         return X.squeeze(-1).long()
 
-    def _mask(self, where: Tensor | None) -> Tensor | None:
-        shape = self.batch_shape
-        return None if where is None else inputs.flat_mask(where, shape).reshape(shape)
-
     def _learn(self, arm: Tensor, reward: Tensor, where: Tensor | None) -> None:
-        """``arm`` and ``reward``: ``batch_shape x 1``."""
-        reward = reward.detach() - self.prior_mean.gather(-1, arm)
+        shape = (*self.batch_shape, 1)
+        arm = arm.reshape(shape)
+        reward = reward.reshape(shape) - self.prior_mean.gather(-1, arm)
+        where = None if where is None else where.reshape(shape)
         ones = torch.ones_like(reward)
         changed = (
             ("weight", self.discount, ones),
@@ -184,8 +147,8 @@ class WeightedGP(ArmModel):
         for name, kept, added in changed:
             old = getattr(self, name)
             new = (old * kept).scatter_add(-1, arm, added)
-            setattr(self, name, new if where is None else torch.where(where.unsqueeze(-1), new, old))
-        self.count = self.count + (1 if where is None else where)
+            setattr(self, name, new if where is None else torch.where(where, new, old))
+        self.count = self.count + (1 if where is None else where.squeeze(-1))
         self._belief = self._gain = None
 
     @property
@@ -193,23 +156,20 @@ class WeightedGP(ArmModel):
         """Every tensor: learning replaces them and changes none."""
         return self._belief, self._gain, *self.buffers()
 
-    def expect(self, X: Tensor) -> None:
-        """See ``OnlineModel``: an observation with weight 1 that does not discount the others."""
+    def expect_arms(self, arm: Tensor, time: float) -> None:
+        """``expect`` of one pull per member: an observation with weight 1 that does not discount the others."""
         gain, mean = self.information_gain, self._now().mean
-        arm = inputs.flat("X", self._index(X), self.batch_shape, 1).reshape(*self.batch_shape, 1)
+        arm = self._flat_arm(arm).reshape(*self.batch_shape, 1)
         one = self.weight.new_ones(*self.batch_shape, 1)
         for name, added in (("weight", one), ("square", one), ("reward", mean.gather(-1, arm))):
             setattr(self, name, getattr(self, name).scatter_add(-1, arm, added))
         self._belief, self._gain = None, gain
 
-    def forget(self, count: int = 1, where: Tensor | None = None) -> None:
-        """Raises ValueError: weights discount old observations instead."""
-        raise ValueError("WeightedGP cannot forget single observations: its weights discount old ones")
-
     def reset(self, where: Tensor | None = None) -> None:
         """Return to the prior."""
         mask = self._mask(where)
-        where = torch.ones_like(self.count, dtype=torch.bool) if mask is None else mask
+        every = torch.ones_like(self.count, dtype=torch.bool)
+        where = every if mask is None else mask.reshape(self.batch_shape)
         for name in ("weight", "square", "reward"):
             setattr(self, name, torch.where(where.unsqueeze(-1), 0.0, getattr(self, name)))
         self.count = torch.where(where, 0, self.count)

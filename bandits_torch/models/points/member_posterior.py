@@ -261,6 +261,8 @@ class MemberMixture(Model):
     Source: moments of a mixture. Raises ValueError for shapes that do not fit, and for X of more than one point.
     """
 
+    num_outputs = 1
+
     def __init__(
         self,
         members: MemberPosterior,
@@ -293,11 +295,6 @@ class MemberMixture(Model):
                 A = self._between(Z, then, off)
                 A = A + torch.diag_embed(noise.unsqueeze(-1).expand(A.shape[:-1]))
                 self._root = torch.linalg.cholesky(A)
-
-    @property
-    def num_outputs(self) -> int:
-        """1."""
-        return 1
 
     @property
     def batch_shape(self) -> torch.Size:

@@ -16,14 +16,14 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.kernels.arms import over_indices
 from bandits_torch.models.arms import inputs
-from bandits_torch.models.arms.arm_model import ArmModel
+from bandits_torch.models.arms.arm_model import StaticArmModel
 from bandits_torch.models.online_model import MarginalPosterior, joint_posterior, noise_added
 from bandits_torch.models.sketch.embedding import LeverageSampling
 from bandits_torch.models.sketch.sketch import Sketch
 from bandits_torch.streams import ReplicateStreams
 
 
-class SketchedGP(ArmModel):
+class SketchedGP(StaticArmModel):
     """BKB's posterior over N arms: DTC on a dictionary of m pulled arms, with m of the order of d_eff.
 
     Inputs are arms by index, as for ``ArmGP``; ``off_arms()`` returns the same posterior over features. Variances
@@ -104,11 +104,6 @@ class SketchedGP(ArmModel):
             own.grow_from(other)
 
     @property
-    def can_forget(self) -> bool:
-        """False."""
-        return False
-
-    @property
     def num_observations(self) -> Tensor:
         """How many observations each member holds, ``batch_shape``."""
         return self._each([sketch.observations for sketch in self.sketches])
@@ -156,31 +151,10 @@ class SketchedGP(ArmModel):
 
     # -- learning --------------------------------------------------------------------------------------
 
-    def observe(self, X: Tensor, Y: Tensor, where: Tensor | None = None) -> None:
-        """Learn observations in order. X: ``batch x n x 1`` indices; Y: ``batch x n x 1``."""
-        of_model = self.num_arms, False, self.batch_shape, self.arms.dtype
-        index, rewards, _ = inputs.arms_and_rewards(X, Y, *of_model)
-        mask = self._mask(where)
-        for k in range(index.shape[-1]):
-            self._learn(index[:, k], rewards[:, k], mask)
-
-    def observe_arms(
-        self, arm: Tensor, reward: Tensor, time: float | None = None, where: Tensor | None = None
-    ) -> None:
-        """``observe`` for one pull per member; ``time`` is ignored."""
-        arm, mask = self._checked_arm(arm), self._mask(where)
-        validation.rewards("reward", reward, self.arms.dtype)
-        self._learn(arm, inputs.flat("reward", reward, self.batch_shape), mask)
-
-    def take(self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False) -> None:
-        """``observe_arms`` in every member, without checks."""
-        b = self.batch_shape
-        self._learn(arm.expand(b).reshape(-1), reward.expand(b).reshape(-1), None)
-
     def place(self, arm: Tensor) -> None:
         """Count a pull of one arm per member before its reward: variances fall, dictionaries are drawn when due, and
         means change only if a dictionary does."""
-        for sketch, index in zip(self.sketches, self._checked_arm(arm).tolist(), strict=True):
+        for sketch, index in zip(self.sketches, self._flat_arm(arm).tolist(), strict=True):
             sketch.observe_ahead(index)
 
     @property
@@ -189,10 +163,9 @@ class SketchedGP(ArmModel):
         fixed = (self.arms, self.prior_mean, self.noise_variance, self.largest_prior_variance)
         return self.prior, *fixed, *(sketch.prior_variance for sketch in self.sketches)
 
-    def expect(self, X: Tensor) -> None:
-        """See ``OnlineModel`` and ``place``: a dictionary that is due is drawn and changes the mean. The information
-        gain counts the pull."""
-        self.place(inputs.split(X, self.num_arms, False)[0].squeeze(-1))
+    def expect_arms(self, arm: Tensor, time: float) -> None:
+        """``place``: a dictionary that is due is drawn and changes the mean. The information gain counts the pull."""
+        self.place(arm)
 
     def reward(self, arm: Tensor, reward: Tensor) -> None:
         """Learn rewards of arms given to ``place``, ``batch_shape x n`` each, in any order and any number of calls."""
@@ -209,10 +182,6 @@ class SketchedGP(ArmModel):
             for index, value in zip(indices, values, strict=True):
                 sketch.reward(index, value)
 
-    def forget(self, count: int = 1, where: Tensor | None = None) -> None:
-        """Raises ValueError: a dictionary cannot forget one observation. ``reset`` forgets all."""
-        validation.require(False, "forget", count, "not called: a SketchedGP cannot forget (ArmGP can)")
-
     def reset(self, where: Tensor | None = None) -> None:
         """Forget everything."""
         mask = self._mask(where)
@@ -220,10 +189,10 @@ class SketchedGP(ArmModel):
             if mask is None or bool(mask[k]):
                 sketch.reset()
 
-    def _learn(self, arm: Tensor, reward: Tensor, mask: list[bool] | None) -> None:
+    def _learn(self, arm: Tensor, reward: Tensor, where: Tensor | None) -> None:
         residual = reward.to(self.arms.dtype) - self._means_of(arm.unsqueeze(-1)).squeeze(-1)
         for k, (sketch, index) in enumerate(zip(self.sketches, arm.tolist(), strict=True)):
-            if mask is None or mask[k]:
+            if where is None or bool(where[k]):
                 sketch.observe(index, residual[k])
 
     def prior_mean_of(self, member: int) -> Tensor:
@@ -237,15 +206,6 @@ class SketchedGP(ArmModel):
     def _prior_means(self) -> Tensor:
         """(b, N); a view unless the mean has a batch."""
         return self.prior_mean.expand(*self.batch_shape, self.num_arms).reshape(-1, self.num_arms)
-
-    def _checked_arm(self, arm: Tensor) -> Tensor:
-        numbers = validation.tensor("arm", arm).reshape(-1).tolist()
-        ok = all(type(index) is int and 0 <= index < self.num_arms for index in numbers)
-        validation.require(ok, "arm", arm, f"integers from 0 to {self.num_arms - 1}")
-        return inputs.flat("arm", arm, self.batch_shape)
-
-    def _mask(self, where: Tensor | None) -> list[bool] | None:
-        return None if where is None else inputs.flat_mask(where, self.batch_shape).tolist()
 
     # -- predicting ------------------------------------------------------------------------------------
 
@@ -301,15 +261,11 @@ class OffArms(Model):
     """A ``SketchedGP`` as a model over features, for any BoTorch acquisition and ``optimize_acqf``."""
 
     likelihood = None
+    num_outputs = 1
 
     def __init__(self, model: SketchedGP) -> None:
         super().__init__()
         self.model = model
-
-    @property
-    def num_outputs(self) -> int:
-        """Always 1."""
-        return 1
 
     @property
     def batch_shape(self) -> torch.Size:
