@@ -11,8 +11,8 @@
     v          variance              variance of the offset of a period                PeriodKernel
     nu         nu                    smoothness of a Matern kernel                     MaternTimeKernel
     J, q_j     order                 harmonics of a cycle, and their variances         PeriodicTimeKernel
-    F, P, h    drift, ...            linear Gaussian state: drift, covariance, output  StateSpace
-    A, Q       transition, noise     its step: s(t + tau) = A s(t) + N(0, Q)           StateSpace
+    P, h       covariance, ...       linear Gaussian state: covariance, output         StateSpace
+    A          decay, waves          its step: s(t + tau) = A s(t) + noise             StateSpace
 
 Importing the package registers Fourier features of its kernels with BoTorch's pathwise sampling.
 """

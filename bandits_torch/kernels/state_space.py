@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -71,13 +71,6 @@ class Component:
             total = total + term
         return (-self.rate * elapsed).exp()[..., None, None] * total
 
-    def gained(self, elapsed: Tensor) -> Tensor:
-        """P - e^{F elapsed} P (e^{F elapsed})^T, ``... x p x p``: the covariance of the noise added in that time."""
-        if len(self.measurement) == 1:
-            return -torch.expm1(-2 * self.rate * elapsed)[..., None, None] * self.covariance
-        kept = self.decay(elapsed)
-        return self.covariance - kept @ self.covariance @ kept.mT
-
     def waves(self, elapsed: Tensor) -> Tensor:
         """cos(omega_j elapsed), followed by the sine for waves that rotate, ``... x m``."""
         angle = self.frequency * elapsed.unsqueeze(-1)
@@ -95,22 +88,6 @@ class Component:
         """k(elapsed) for elapsed >= 0, in the shape to which ``elapsed`` and the batch broadcast."""
         over = ((self.measurement @ self.decay(elapsed)) * (self.covariance @ self.measurement)).sum(-1)
         return over * (self.weight * (self.frequency * elapsed.unsqueeze(-1)).cos()).sum(-1)
-
-    def turning(self, elapsed: Tensor) -> Tensor:
-        """The block-diagonal rotation of the wave features by ``elapsed``, ``... x m x m``."""
-        angle = self.frequency * elapsed.unsqueeze(-1)
-        return self.of_waves(angle.cos(), angle.sin())
-
-    def of_waves(self, a: Tensor, b: Tensor) -> Tensor:
-        """Block-diagonal, ``... x m x m``: [[a_j, -b_j], [b_j, a_j]] for a wave j that rotates, [a_j] for any other."""
-        whole, at = a.new_zeros(*a.shape[:-1], self.width, self.width), 0
-        for j, turns in enumerate(self.turns):
-            whole[..., at, at] = a[..., j]
-            if turns:
-                whole[..., at + 1, at + 1] = a[..., j]
-                whole[..., at, at + 1], whole[..., at + 1, at] = -b[..., j], b[..., j]
-            at += 1 + turns
-        return whole
 
     def times(self, other: Component) -> Component:
         """The product of the two covariances: Kronecker products of the decays, and all pairs of waves.
@@ -156,8 +133,6 @@ class StateSpace:
     """
 
     components: tuple[Component, ...]
-
-    # -- kernels ---------------------------------------------------------------------------------------
 
     @classmethod
     def constant(cls, value: Tensor) -> StateSpace:
@@ -234,59 +209,12 @@ class StateSpace:
     def __mul__(self, other: StateSpace) -> StateSpace:
         return StateSpace(tuple(a.times(b) for a in self.components for b in other.components))
 
-    # -- the equation ----------------------------------------------------------------------------------
-
-    @property
-    def dimension(self) -> int:
-        """s, the dimension of the state."""
-        return sum(part.dimension for part in self.components)
-
-    @property
-    def drift(self) -> Tensor:
-        """F, ``batch x s x s``."""
-        blocks = []
-        for part in self.components:
-            p = torch.eye(len(part.measurement)).to(part.shift)
-            m = torch.eye(part.width).to(part.shift)
-            spin = part.of_waves(torch.zeros_like(part.frequency), part.frequency)
-            blocks.append(kron(part.shift - part.rate[..., None, None] * p, m) + kron(p, spin))
-        return block_diagonal(blocks)
-
-    @property
-    def covariance(self) -> Tensor:
-        """P, the stationary covariance, ``batch x s x s``."""
-        blocks = [kron(c.covariance, torch.diag_embed(c.wave_weights())) for c in self.components]
-        return block_diagonal(blocks)
-
-    @property
-    def measurement(self) -> Tensor:
-        """h, (s,)."""
-        rows = [
-            torch.kron(c.measurement, c.waves(torch.zeros_like(c.rate)).reshape(-1, c.width)[0])
-            for c in self.components
-        ]
-        return torch.cat(rows)
-
-    def transition(self, elapsed: float | Tensor) -> Tensor:
-        """A = e^{F elapsed}, ``batch x s x s``, in closed form; ``elapsed`` >= 0 broadcasts with the batch."""
-        time = self._time(elapsed)
-        return block_diagonal([kron(c.decay(time), c.turning(time)) for c in self.components])
-
-    def noise(self, elapsed: float | Tensor) -> Tensor:
-        """Q = P - A P A^T, ``batch x s x s``: covariance of the noise added in ``elapsed``, 0 without decay."""
-        time = self._time(elapsed)
-        blocks = [kron(c.gained(time), torch.diag_embed(c.wave_weights())) for c in self.components]
-        return block_diagonal(blocks)
-
     def value(self, elapsed: float | Tensor) -> Tensor:
         """k(elapsed) for either sign, in the shape to which ``elapsed`` and the batch broadcast."""
-        time = self._time(elapsed).abs()
+        rate = self.components[0].rate
+        time = torch.as_tensor(elapsed, dtype=rate.dtype, device=rate.device).abs()
         values = [part.value(time) for part in self.components]
         return torch.stack(torch.broadcast_tensors(*values)).sum(0)
-
-    def _time(self, elapsed: float | Tensor) -> Tensor:
-        rate = self.components[0].rate
-        return torch.as_tensor(elapsed, dtype=rate.dtype, device=rate.device)
 
 
 _MATERN = {  # shift / rate and P for the state (f, f' / rate, f'' / rate^2)
@@ -325,16 +253,3 @@ def kron(one: Tensor, two: Tensor) -> Tensor:
     """Kronecker product of the last two dimensions."""
     product = one[..., :, None, :, None] * two[..., None, :, None, :]
     return product.flatten(-4, -3).flatten(-2, -1)
-
-
-def block_diagonal(blocks: Sequence[Tensor]) -> Tensor:
-    """A matrix with these blocks on its diagonal; their batch shapes broadcast."""
-    batch = torch.broadcast_shapes(*[block.shape[:-2] for block in blocks])
-    size = sum(block.shape[-1] for block in blocks)
-    whole = blocks[0].new_zeros(*batch, size, size)
-    at = 0
-    for block in blocks:
-        n = block.shape[-1]
-        whole[..., at : at + n, at : at + n] = block
-        at += n
-    return whole

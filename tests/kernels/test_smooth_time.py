@@ -26,8 +26,8 @@ from bandits_torch.kernels import (
     WienerKernel,
     state_space_of,
 )
-from bandits_torch.kernels.state_space import StateSpace
 from tests.kernels.test_temporal import OneColumn
+from tests.reference.dense_state_space import dense as dense_state
 from tests.reference.kernels import scaled
 
 F64 = torch.float64
@@ -97,6 +97,11 @@ PAIRS = {
 each = pytest.mark.parametrize("name", PAIRS)
 
 
+def size_of(space):
+    """How many numbers the state has."""
+    return sum(part.dimension for part in space.components)
+
+
 def dense(kernel, x, y=None):
     with torch.no_grad(), gpytorch.settings.lazily_evaluate_kernels(False):
         return kernel(x, x if y is None else y).to_dense()
@@ -122,11 +127,11 @@ def test_the_state_gives_the_covariance_of_gpytorchs_kernel(name):
     """h^T A(tau) P h, with the matrices of the standard form."""
     ours, gpytorchs, size = PAIRS[name]
     space = state_space_of(ours())
-    assert space.dimension == size
-    h, P = space.measurement, space.covariance
+    F, P, h = dense_state(space)
+    assert len(h) == size == size_of(space)
     # GPyTorch's clamps distances at 0.
     tau = torch.tensor([0.05, 0.3, 1.0, 2.2, 6.9, 7.0, 31.7, 400.0], dtype=F64)
-    told = torch.stack([h @ space.transition(t) @ P @ h for t in tau])
+    told = torch.stack([h @ torch.linalg.matrix_exp(F * t) @ P @ h for t in tau])
     expected = dense(gpytorchs(), tau.unsqueeze(-1), torch.zeros(1, 1, dtype=F64)).squeeze(-1)
     torch.testing.assert_close(told, expected, rtol=0, atol=1e-10)
     torch.testing.assert_close(space.value(tau), expected, rtol=0, atol=1e-10)
@@ -134,16 +139,16 @@ def test_the_state_gives_the_covariance_of_gpytorchs_kernel(name):
 
 
 @each
-def test_transition_is_the_matrix_exponential_and_keeps_the_stationary_covariance(name):
+def test_the_state_keeps_its_stationary_covariance_and_decays_as_the_matrix_exponential(name):
     space = state_space_of(PAIRS[name][0]())
-    for elapsed in (0.0, 0.01, 0.7, 12.5):
-        A, Q = space.transition(elapsed), space.noise(elapsed)
-        torch.testing.assert_close(A, torch.linalg.matrix_exp(space.drift * elapsed), rtol=0, atol=1e-11)
-        # The discrete Lyapunov equation.
-        torch.testing.assert_close(A @ space.covariance @ A.mT + Q, space.covariance, rtol=0, atol=1e-14)
-        assert torch.linalg.eigvalsh((Q + Q.mT) / 2)[0] > -1e-15
-    two = space.transition(0.4) @ space.transition(0.3)
-    torch.testing.assert_close(two, space.transition(0.7), rtol=0, atol=1e-13)
+    F, P, _ = dense_state(space)
+    diffusion = -(F @ P + P @ F.mT)  # the Lyapunov equation
+    assert torch.linalg.eigvalsh(diffusion)[0] > -1e-13
+    for part in space.components:
+        own = part.shift - part.rate * torch.eye(len(part.measurement), dtype=F64)
+        for elapsed in torch.tensor([0.0, 0.01, 0.7, 12.5], dtype=F64):
+            exact = torch.linalg.matrix_exp(own * elapsed)
+            torch.testing.assert_close(part.decay(elapsed), exact, rtol=0, atol=1e-11)
 
 
 @pytest.mark.parametrize("lengthscale", [0.05, 0.3, 1.0, 10.0])
@@ -153,7 +158,7 @@ def test_harmonics_left_out_add_up_to_less_than_the_tolerance(lengthscale, toler
     tau = torch.linspace(0, 7, 301, dtype=F64)
     error = (kernel.state_space().value(tau) - dense(kernel, tau[:, None], tau[:1, None])[:, 0]).abs().max()
     assert error <= tolerance + 1e-15
-    harmonics = (kernel.state_space().dimension - 1) // 2
+    harmonics = (size_of(kernel.state_space()) - 1) // 2
     fewer = PeriodicTimeKernel(7.0, lengthscale, order=harmonics - 1).state_space()
     assert 1 - fewer.value(0.0) > tolerance  # and no more are taken than that needs
 
@@ -161,7 +166,7 @@ def test_harmonics_left_out_add_up_to_less_than_the_tolerance(lengthscale, toler
 def test_of_a_given_order_kernel_and_state_are_the_same_series():
     kernel = PeriodicTimeKernel(7.0, 0.3, order=2)
     space = state_space_of(kernel)
-    assert space.dimension == 5
+    assert size_of(space) == 5
     x = spread_times()
     torch.testing.assert_close(dense(kernel, x), space.value(x - x.mT), rtol=0, atol=1e-14)
     z = 1 / 0.3  # q_0 = I_0(z) e^{-z}, by the integral of the Bessel function
@@ -191,9 +196,6 @@ def test_a_batch_is_its_kernels_one_by_one():
         torch.testing.assert_close(dense(batch, x)[k], dense(one, x))
         torch.testing.assert_close(dense(batch[k], x), dense(one, x))
         torch.testing.assert_close(space.value(tau)[k], one.state_space().value(tau))
-        A = space.transition(tau)[k]
-        whole = space.measurement @ A @ space.covariance[k] @ space.measurement
-        torch.testing.assert_close(whole, one.state_space().value(tau))
 
 
 def test_operators_keep_the_state_and_leave_the_rest_to_gpytorch():
@@ -235,13 +237,8 @@ def test_gradients_reach_each_length_scale_of_a_batch_of_a_given_order(lengthsca
 
 def test_numbers_give_float64_and_tensors_their_dtype():
     assert MaternTimeKernel(0.1).lengthscale.item() == pytest.approx(0.1, rel=1e-15)
-    assert QuasiPeriodicKernel(24.0, 1.0, 100.0).state_space().covariance.dtype == F64
+    assert QuasiPeriodicKernel(24.0, 1.0, 100.0).state_space().value(0.0).dtype == F64
     assert MaternTimeKernel(torch.tensor(0.1)).lengthscale.dtype == torch.float32
-
-
-def test_states_of_a_constant_and_of_waves_have_no_noise():
-    for space in (StateSpace.constant(torch.ones((), dtype=F64)), PeriodicTimeKernel(7.0).state_space()):
-        assert torch.equal(space.noise(3.0), torch.zeros_like(space.covariance))
 
 
 class TestMaternInGPyTorch(OneColumn, unittest.TestCase):
