@@ -26,7 +26,59 @@ from bandits_torch import validation
 from bandits_torch.description import Described
 
 
-class OnlineModel(Described, Model, FantasizeMixin, ABC):
+class SingleOutputModel(Model, ABC):
+    """A BoTorch model of one output, whose subclass defines the posterior with given variances of noise.
+
+    Attributes:
+        noise_variance: lambda, a tensor that broadcasts to ``batch_shape``.
+    """
+
+    noise_variance: Tensor
+    num_outputs = 1
+
+    def posterior(
+        self,
+        X: Tensor,
+        output_indices: list[int] | None = None,
+        observation_noise: bool | Tensor = False,
+        posterior_transform: PosteriorTransform | None = None,
+    ) -> Posterior:
+        """Joint posterior at X, ``t_batch x q x d``; ``t_batch`` broadcasts with ``batch_shape``.
+
+        Args:
+            X: inputs; for a model over arms, indices (and time).
+            output_indices: None or [0].
+            observation_noise: True adds ``noise_variance``; a tensor holds variances to add, ``t_batch x q x 1``.
+            posterior_transform: as in BoTorch.
+
+        Raises ValueError for inputs and variances that do not fit the model, negative variances and, unless
+        ``tells_past``, a time before the latest observation.
+        """
+        noise: float | Tensor = 0.0
+        one = output_indices in (None, [0])
+        validation.require(one, "output_indices", output_indices, "None or [0]: one output")
+        if isinstance(observation_noise, Tensor):
+            validation.tensor("X", X)
+            batch, q = broadcast("X and the model", X.shape[:-2], self.batch_shape), X.shape[-2:-1]
+            variances = observation_noise.shape
+            ok = variances[-1:] == (1,) and within(batch + q, variances[:-1])
+            validation.shape_is("observation_noise", observation_noise, ok, f"t_batch x {sum(q)} x 1")
+            if observation_noise.is_cpu:
+                validation.finite_tensor("observation_noise", observation_noise)
+                least = float(observation_noise.min())
+                validation.require(least >= 0, "observation_noise", least, "variances >= 0")
+            noise = observation_noise.squeeze(-1)
+        elif observation_noise:
+            noise = self.noise_variance.unsqueeze(-1)
+        posterior = self._posterior_at(X, noise)
+        return posterior if posterior_transform is None else posterior_transform(posterior=posterior, X=X)
+
+    @abstractmethod
+    def _posterior_at(self, X: Tensor, noise: float | Tensor) -> GPyTorchPosterior:
+        """``posterior`` with the variances ``noise`` added, which broadcast to ``batch x q``."""
+
+
+class OnlineModel(Described, SingleOutputModel, FantasizeMixin):
     """A single-output BoTorch model that adds and removes observations in place.
 
     ``posterior`` is BoTorch's. In addition:
@@ -43,8 +95,6 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):
         tells_past: whether the model predicts at times before the latest observation, from all observations.
     """
 
-    noise_variance: Tensor
-    num_outputs = 1
     tells_past: bool = True
 
     @property
@@ -190,33 +240,6 @@ class OnlineModel(Described, Model, FantasizeMixin, ABC):
         """A copy. Raises ValueError unless ``idcs`` is [0]: there is one output."""
         validation.require(list(idcs) == [0], "idcs", idcs, "[0]: one output")
         return copy.deepcopy(self)
-
-    def posterior(  # type: ignore[override]  # FantasizeMixin's signature is narrower than Model's
-        self,
-        X: Tensor,
-        output_indices: list[int] | None = None,
-        observation_noise: bool | Tensor = False,
-        posterior_transform: PosteriorTransform | None = None,
-    ) -> Posterior:
-        """Joint posterior at X, ``t_batch x q x d``; ``t_batch`` broadcasts with ``batch_shape``.
-
-        Args:
-            X: inputs; for a model over arms, indices (and time).
-            output_indices: None or [0].
-            observation_noise: True adds ``noise_variance``; a tensor holds variances to add, ``t_batch x q x 1``.
-            posterior_transform: as in BoTorch.
-
-        Raises ValueError for inputs and variances that do not fit the model, negative variances and, unless
-        ``tells_past``, a time before the latest observation.
-        """
-        plain = observation_noise is False and output_indices is None
-        noise = 0.0 if plain else noise_added(self, X, output_indices, observation_noise)
-        posterior = self._posterior_at(X, noise)
-        return posterior if posterior_transform is None else posterior_transform(posterior=posterior, X=X)
-
-    @abstractmethod
-    def _posterior_at(self, X: Tensor, noise: float | Tensor) -> GPyTorchPosterior:
-        """``posterior`` with the variances ``noise`` added, which broadcast to ``batch x q``."""
 
     def forward(self, X: Tensor) -> MultivariateNormal:
         """The joint posterior at X, ``t_batch x q x d``, as a distribution."""
@@ -396,26 +419,6 @@ def broadcast(name: str, *shapes: Sequence[int]) -> torch.Size:
     except RuntimeError as error:
         got = [tuple(shape) for shape in shapes]
         raise ValueError(f"the batches of {name} must broadcast together, got {got}") from error
-
-
-def noise_added(
-    model: Any, X: Tensor, output_indices: list[int] | None, observation_noise: bool | Tensor
-) -> float | Tensor:
-    """Variances to add to a posterior at X for BoTorch's arguments; they broadcast to ``batch x q``."""
-    one = output_indices in (None, [0])
-    validation.require(one, "output_indices", output_indices, "None or [0]: one output")
-    if not isinstance(observation_noise, Tensor):
-        return model.noise_variance.unsqueeze(-1) if observation_noise else 0.0
-    validation.tensor("X", X)
-    batch, q = broadcast("X and the model", X.shape[:-2], model.batch_shape), X.shape[-2:-1]
-    variances = observation_noise.shape
-    ok = variances[-1:] == (1,) and within(batch + q, variances[:-1])
-    validation.shape_is("observation_noise", observation_noise, ok, f"t_batch x {sum(q)} x 1")
-    if observation_noise.is_cpu:
-        validation.finite_tensor("observation_noise", observation_noise)
-        least = float(observation_noise.min())
-        validation.require(least >= 0, "observation_noise", least, "variances >= 0")
-    return observation_noise.squeeze(-1)
 
 
 def empty(values: Iterable[Tensor], where: Tensor | None = None) -> None:

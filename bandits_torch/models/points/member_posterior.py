@@ -11,13 +11,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from botorch.acquisition.objective import PosteriorTransform
-from botorch.models.model import Model
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from bandits_torch import validation
-from bandits_torch.models.online_model import MarginalPosterior, noise_added
+from bandits_torch.models.online_model import MarginalPosterior, SingleOutputModel
 
 CONSTANT = 1.0  # prior variance of the unknown mean, in units of the prior variance about it
 _NEAR = 1e-16  # least r^2: a square root of 0 has no gradient
@@ -233,7 +231,7 @@ class MemberMoments(torch.autograd.Function):
 
 
 @validation.names_arguments
-class MemberMixture(Model):
+class MemberMixture(SingleOutputModel):
     """A BoTorch model over [x, t] whose posterior is the mixture of the members' posteriors by their weights.
 
     Mean and variance are m / u and v / u^2 with
@@ -260,8 +258,6 @@ class MemberMixture(Model):
 
     Source: moments of a mixture. Raises ValueError for shapes that do not fit, and for X of more than one point.
     """
-
-    num_outputs = 1
 
     def __init__(
         self,
@@ -301,19 +297,10 @@ class MemberMixture(Model):
         """(S,)."""
         return self.members.batch_shape[:1]
 
-    def posterior(
-        self,
-        X: Tensor,
-        output_indices: list[int] | None = None,
-        observation_noise: bool | Tensor = False,
-        posterior_transform: PosteriorTransform | None = None,
-    ) -> Any:
-        """The mixture's mean and variance at X, ``t_batch x 1 x (d + 1)``, ``t_batch`` broadcast with (S,). The other
-        arguments are those of ``OnlineModel.posterior``."""
+    def _posterior_at(self, X: Tensor, noise: float | Tensor) -> MarginalPosterior:
+        """The mixture's mean and variance at X, ``t_batch x 1 x (d + 1)``, ``t_batch`` broadcast with (S,)."""
         ok = X.dim() >= 2 and X.shape[-2:] == (1, self.members.dim + 1)
         validation.shape_is("X", X, ok, f"t_batch x 1 x {self.members.dim + 1}: one point, time the last")
-        plain = observation_noise is False and output_indices is None
-        noise = 0.0 if plain else noise_added(self, X, output_indices, observation_noise)
         # torch.broadcast_shapes would import sympy, which takes half a second.
         batch = np.broadcast_shapes(X.shape[:-2], self.batch_shape)
         points = X.squeeze(-2).expand(*batch, X.shape[-1]).reshape(-1, *batch[-1:], X.shape[-1]).movedim(0, 1)
@@ -329,8 +316,7 @@ class MemberMixture(Model):
         mean = (centre.squeeze(-2) + self.offset.unsqueeze(-1)) / unit  # S x b
         variance = spread.squeeze(-2) / unit.square()
         mean, variance = (m.movedim(0, 1).reshape(*batch, 1) for m in (mean, variance))
-        found = MarginalPosterior(mean.to(X), (variance + noise).to(X))
-        return found if posterior_transform is None else posterior_transform(posterior=found, X=X)
+        return MarginalPosterior(mean.to(X), (variance + noise).to(X))
 
     def _between(self, X: Tensor, time: Tensor, off: Tensor) -> Tensor:
         """K between points (S, b, d) and the pending ones, (S, b, k). ``off`` (S, P, b): the members' means at the

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from botorch.acquisition.objective import PosteriorTransform
-from botorch.models.model import Model
-from botorch.posteriors import GPyTorchPosterior, Posterior
+from botorch.posteriors import GPyTorchPosterior
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
@@ -17,7 +15,7 @@ from bandits_torch import validation
 from bandits_torch.kernels.arms import over_indices
 from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.arm_model import StaticArmModel
-from bandits_torch.models.online_model import MarginalPosterior, joint_posterior, noise_added
+from bandits_torch.models.online_model import MarginalPosterior, SingleOutputModel, joint_posterior
 from bandits_torch.models.sketch.embedding import LeverageSampling
 from bandits_torch.models.sketch.sketch import Sketch
 from bandits_torch.streams import ReplicateStreams
@@ -257,11 +255,10 @@ class SketchedGP(StaticArmModel):
             sketch.regression.noise_variance.copy_(one)
 
 
-class OffArms(Model):
+class OffArms(SingleOutputModel):
     """A ``SketchedGP`` as a model over features, for any BoTorch acquisition and ``optimize_acqf``."""
 
     likelihood = None
-    num_outputs = 1
 
     def __init__(self, model: SketchedGP) -> None:
         super().__init__()
@@ -272,22 +269,18 @@ class OffArms(Model):
         """Replicates."""
         return self.model.batch_shape
 
-    def posterior(
-        self,
-        X: Tensor,
-        output_indices: list[int] | None = None,
-        observation_noise: bool | Tensor = False,
-        posterior_transform: PosteriorTransform | None = None,
-    ) -> Posterior:
-        """Joint posterior at X, ``t_batch x q x d`` features."""
-        model = self.model
-        d = model.arms.shape[-1]
+    @property
+    def noise_variance(self) -> Tensor:  # type: ignore[override]
+        """As in the model."""
+        return self.model.noise_variance
+
+    def _posterior_at(self, X: Tensor, noise: float | Tensor) -> GPyTorchPosterior:
+        """X: ``t_batch x q x d`` features."""
+        model, d = self.model, self.model.arms.shape[-1]
         validation.shape_is("X", X, X.dim() >= 2 and X.shape[-1] == d, f"t_batch x q x {d}")
-        noise = noise_added(model, X, output_indices, observation_noise)
         points = torch.broadcast_shapes(X.shape[:-2], model.batch_shape)
         mean, covariance = moments_at(model.sketches, X.expand(*points, *X.shape[-2:]))
-        found = joint_posterior(mean + model.prior_mean, covariance, noise)
-        return found if posterior_transform is None else posterior_transform(posterior=found, X=X)
+        return joint_posterior(mean + model.prior_mean, covariance, noise)
 
 
 def moments_at(sketches: Sequence[Sketch], inputs: Tensor) -> tuple[Tensor, Tensor]:
