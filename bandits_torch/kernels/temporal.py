@@ -32,7 +32,8 @@ from bandits_torch.kernels.state_space import TOLERANCE, StateSpace
 class TimeKernel(Kernel, ABC):
     """A covariance between times, given element by element.
 
-    Subclasses implement ``covariance``; ``forward`` calls it. Inputs are times in one column, ``... x n x 1``.
+    Subclasses implement ``covariance``; ``forward`` calls it. Inputs are times in one column, ``... x n x 1``, in any
+    unit.
     Source: Rasmussen & Williams 2006, chapter 4. Constructor arguments are those of ``gpytorch.kernels.Kernel``.
     """
 
@@ -64,11 +65,10 @@ class MarkovTimeKernel(TimeKernel):
 
     With such a kernel, a model over a fixed set of arms updates its posterior from step to step without the past
     observations, and its state is one number per arm, the smallest possible.
-    Inputs of the kernel are times in one column, ``... x n x 1``, in any unit.
 
     Parameters take the dtype of the tensors they are built from; Python numbers give float64.
 
-    Source: Rasmussen & Williams 2006, appendix B.2. Constructor arguments are those of ``gpytorch.kernels.Kernel``.
+    Source: Rasmussen & Williams 2006, appendix B.2.
     """
 
     def transition(self, s: Tensor | float, t: Tensor | float) -> tuple[Tensor, Tensor]:
@@ -280,10 +280,10 @@ class StateSpaceTimeKernel(TimeKernel):
     with which an ``ArmGP`` learns at a cost that does not grow with time. Its sum or product with a kernel that
     ``state_space_of`` supports is a ``StateSpaceTimeKernel`` too.
 
-    Inputs are times in one column, ``... x n x 1``, in any unit. Differences are taken first, so a clock of 1e9 loses
-    no precision. Parameters take the dtype of the tensors they are built from; Python numbers give float64.
+    Differences of times are taken first, so a clock of 1e9 loses no precision. Parameters take the dtype of the tensors
+    they are built from; Python numbers give float64.
 
-    Source: Hartikainen & Sarkka 2010. Constructor arguments are those of ``gpytorch.kernels.Kernel``.
+    Source: Hartikainen & Sarkka 2010.
     """
 
     @abstractmethod

@@ -91,7 +91,6 @@ class OnlineModel(Described, SingleOutputModel, FantasizeMixin):
       posterior as a distribution, as GPyTorch's models in evaluation mode do.
 
     Attributes:
-        noise_variance: lambda, a tensor that broadcasts to ``batch_shape``.
         tells_past: whether the model predicts at times before the latest observation, from all observations.
     """
 

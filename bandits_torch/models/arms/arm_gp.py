@@ -60,10 +60,6 @@ class ArmGP(ArmModel):
         batch_shape: batch dimensions in addition to those of the kernel, arms, noise and prior mean (replicates).
         dtype, device: default to those of ``arms`` (float64 on the CPU when ``arms`` is a number).
 
-    Attributes:
-        arms: the features.
-        now: time of the latest observation, None before the first (always 0 for a static kernel).
-
     Memory: observations are stored (24 bytes each; float32: 20), so they can be removed.
 
     Source: Rasmussen & Williams 2006, ch. 2, in the recursive form derived in ``CovarianceForm`` and ``FactorForm``.

@@ -63,10 +63,6 @@ class OnlineGP(OnlineModel):
             periods (``PeriodKernel``), inputs, kernel and prior mean are always in float64, because float32 cannot
             resolve clocks of 1e9 seconds: give X in float64.
 
-    Attributes:
-        kernel, prior_mean: the GPyTorch modules.
-        noise_variance: lambda.
-
     If members of the batch hold different observations (``where``), an observation that a member does not hold is a
     null row of its factor. Rows are compacted from time to time, so t is at most about 3 times the largest number of
     observations that a member has held so far. Memory: O(t^2) per member, O(t A) to predict at A points.
