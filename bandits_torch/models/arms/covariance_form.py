@@ -111,25 +111,6 @@ def column_error(K_column: Tensor, K: Tensor, column: Tensor, C: Tensor, weight:
     return left - (C @ (weight * left).unsqueeze(-1)).squeeze(-1)
 
 
-def count_removed(form: Any, gone: Tensor, left: Tensor) -> None:
-    """Subtract the surprise ``gone`` (b,) of removals, whose largest lambda / s is ``left`` (b, 1), and mark suspects.
-
-    If lambda / s is large, one observation had almost all information about an arm, and the rest is mostly rounding.
-    """
-    form.surprise.sub_(gone)
-    lost = form.removed.add_(gone) > REMOVED * (1 + form.surprise)
-    form.suspect.logical_or_((left > 1 / LEAST_LEFT).squeeze(-1) | lost)
-
-
-def is_off(error: Tensor, off: Tensor, scale: Tensor, mean: Tensor) -> Tensor:
-    """Whether the errors of a column of the covariance, ``error``, or of the mean, ``off``, exceed the tolerance, (b,).
-
-    ``scale``: the largest prior variance, (b,); ``mean``: (b, N), in the dtype of the form.
-    """
-    most = TOLERANCE[mean.dtype]
-    return ~((error <= most * scale) & (off <= most * (scale.sqrt() + mean.abs().amax(-1))))
-
-
 Books = dict[str, list[Tensor]]  # terms of surprise that are added once for many steps
 
 
@@ -198,6 +179,43 @@ class Form(ResizableState):
     def move(self, now: float, time: float) -> None:
         """Advance from ``now`` to ``time``."""
         self.advance(*self.prior.drift(now, time))
+
+    def mend(self, count: Tensor, total: Tensor, squares: Tensor, now: float, look: Tensor) -> list[int]:
+        """Rebuild the members among ``look`` (b,) whose rounding errors are too large, and return their indices.
+
+        Checks the mean and one column of the covariance. Computes in float64. Waits for the device.
+
+        Args:
+            count: (b, N), observations of each arm; the factor form does not use it.
+            total: (b, N), sums of residuals of each arm; in the factor form of each point, (b, n).
+            squares: (b,), sums of all squared residuals.
+        """
+        error, off, largest = self._errors(count, total, now)
+        most = TOLERANCE[self.mean.dtype]
+        deviation = largest.sqrt() + self.mean.abs().amax(-1)
+        fine = (error <= most * largest) & (off <= most * deviation)  # False for NaN
+        wrong = ((~fine | self.suspect) & look).nonzero().flatten().tolist()
+        self.suspect &= ~look
+        self.removed[wrong] = 0.0
+        for m in wrong:
+            self._rebuild(m, count[m], total[m], squares[m], now)
+        return wrong
+
+    @abstractmethod
+    def _errors(self, count: Tensor, total: Tensor, now: float) -> tuple[Tensor, Tensor, Tensor]:
+        """The largest errors of a column of the covariance and of the mean, and the largest prior variance, (b,)."""
+
+    @abstractmethod
+    def _rebuild(self, m: int, count: Tensor, total: Tensor, squares: Tensor, now: float) -> None:
+        """Compute the posterior of member m from its sums."""
+
+    def _count_removed(self, gone: Tensor, left: Tensor) -> None:
+        """Subtract the surprise ``gone`` (b,) of removals, whose largest lambda / s is ``left`` (b, 1), and mark
+        suspects: if lambda / s is large, one observation had almost all information about an arm, and the rest is
+        mostly rounding."""
+        self.surprise.sub_(gone)
+        lost = self.removed.add_(gone) > REMOVED * (1 + self.surprise)
+        self.suspect.logical_or_((left > 1 / LEAST_LEFT).squeeze(-1) | lost)
 
     def at_time(self, now: float | None, time: float | None) -> tuple[Tensor, Tensor]:
         """Mean, minus the prior mean, and variance of every arm at ``time`` (None: at ``now``), (b, N) each. ``now`` is
@@ -374,7 +392,7 @@ class CovarianceForm(Form):
         """Undo ``add(arm, residual)`` in the members with ``where`` True. Static priors only."""
         least = torch.finfo(self.mean.dtype).eps * self.noise_variance
         innovation, left = self.condition(arm, residual, least, where)
-        count_removed(self, innovation.square(), left)
+        self._count_removed(innovation.square(), left)
         self.gain.add_(left.log().squeeze(-1), alpha=-0.5)
 
     def observe(
@@ -409,7 +427,7 @@ class CovarianceForm(Form):
             self.surprise.add_(torch.stack(books["added"]).square().sum(0))
         if books["gone"]:
             gone = torch.stack(books["gone"]).square().sum(0)
-            count_removed(self, gone, torch.stack(books["left"]).amax(0))
+            self._count_removed(gone, torch.stack(books["left"]).amax(0))
 
     def reserve(self, steps: int, now: float, blind: bool) -> int:
         """Prepare the next steps. Returns how many may be played before another call: all of them."""
@@ -551,38 +569,27 @@ class CovarianceForm(Form):
         """N."""
         return self.mean.shape[-1]
 
-    def mend(self, count: Tensor, total: Tensor, squares: Tensor, now: float, look: Tensor) -> list[int]:
-        """Rebuild the members among ``look`` (b,) whose rounding errors are too large, and return their indices.
-
-        Checks the mean and the column of the arm pulled most: O(N^2), and O(N^3) for a member that is rebuilt.
-        Computes in float64. Waits for the device.
-
-        Args:
-            count, total: (b, N), observations of each arm and sums of their residuals, float64.
-            squares: (b,), sums of all squared residuals, float64.
-        """
-        noise, K = self.noise_variance.double(), self.prior_covariance.double()
-        arm = count.argmax(-1)
-        kernel, C = self._kernel, self.full(0.0).double()
+    def _errors(self, count: Tensor, total: Tensor, now: float) -> tuple[Tensor, Tensor, Tensor]:
+        """Of the column of the arm pulled most: O(N^2)."""
+        noise, K, C = self.noise_variance.double(), self.prior_covariance.double(), self.full(0.0).double()
+        arm, kernel = count.argmax(-1), self._kernel
         whole = K[kernel] if K.shape[0] > 1 else K
         column = C[self._member, arm]
         error = column_error(K[kernel, arm], whole, column, C, count / noise).abs().amax(-1)
         off = ((C @ (total / noise).unsqueeze(-1)).squeeze(-1) - self.mean).abs().amax(-1)
-        wrong = is_off(error, off, self.prior_variance.amax(-1).double(), self.mean)
-        drifted = ((wrong | self.suspect) & look).nonzero().flatten().tolist()
-        self.suspect &= ~look
-        self.removed[drifted] = 0.0
-        for m in drifted:
-            exact = posterior_of_counts(K[kernel[m]], count[m], total[m], noise[m])
-            self.mean[m], self.covariance[m] = exact.among()
-            self.variance[m] = self.covariance[m].diagonal()
-            self.weight[m] = 0.0
-            self.written[m] = self.covariance[m, self.written_arm[m].clamp_min(0)]
-            self.gain[m] = exact.gain
-            self.surprise[m] = exact.surprise(count[m], total[m], squares[m], noise[m])
-            if self.root is not None:
-                self.root[m] = _root(self.covariance[m])
-        return drifted
+        return error, off, self.prior_variance.amax(-1).double()
+
+    def _rebuild(self, m: int, count: Tensor, total: Tensor, squares: Tensor, now: float) -> None:
+        """O(N^3)."""
+        K, noise = self.prior_covariance[self._kernel[m]].double(), self.noise_variance[m].double()
+        exact = posterior_of_counts(K, count, total, noise)
+        self.mean[m], self.covariance[m] = exact.among()
+        self.variance[m] = self.covariance[m].diagonal()
+        self.weight[m] = 0.0
+        self.written[m] = self.covariance[m, self.written_arm[m].clamp_min(0)]
+        self.gain[m], self.surprise[m] = exact.gain, exact.surprise(count, total, squares, noise)
+        if self.root is not None:
+            self.root[m] = _root(self.covariance[m])
 
     def reset(self, scale: Tensor | float, where: Tensor | None = None) -> None:
         """Return to the prior, with the covariance ``scale`` (a number, (b, 1) or (1, 1)) times K."""

@@ -14,8 +14,6 @@ from bandits_torch.models.arms.covariance_form import (
     CountsPosterior,
     Form,
     column_error,
-    count_removed,
-    is_off,
     posterior_of_counts,
 )
 from bandits_torch.models.arms.prior import ArmPrior, PriorRows
@@ -234,7 +232,7 @@ class FactorForm(Form):
         unit = column * scale
         innovation = (residual.unsqueeze(-1) - smoothed) * scale
         self.mean.addcmul_(unit, innovation, value=-1)
-        count_removed(self, innovation.squeeze(-1).square(), left)
+        self._count_removed(innovation.squeeze(-1).square(), left)
         self.variance.addcmul_(unit, unit)
         below_one = 1 - torch.finfo(own.dtype).eps
         ratio = torch.where(mask, own / self.noise_variance, 0.0).clamp_max(below_one)
@@ -401,13 +399,8 @@ class FactorForm(Form):
 
     # -- rounding errors -------------------------------------------------------------------------------
 
-    def mend(self, count: Tensor, total: Tensor, squares: Tensor, now: float, look: Tensor) -> list[int]:
-        """Rebuild the members among ``look`` (b,) whose rounding errors are too large, and return their indices.
-
-        Checks the means of points at ``now`` and the column of P of the point observed most: O(n^2), and
-        O(n^3 + n^2 N) for a member that is rebuilt. Waits for the device. ``total``: sums of residuals of each point,
-        (b, n); ``squares``: sums of all squared residuals, (b,); ``count`` is not used.
-        """
+    def _errors(self, count: Tensor, total: Tensor, now: float) -> tuple[Tensor, Tensor, Tensor]:
+        """Of the column of P of the point observed most, and of the means of points at ``now``: O(n^2)."""
         held = self.point_count > 0  # free points hold leftover values, perhaps NaN
         both = held.unsqueeze(-1) & held.unsqueeze(-2)
         K, C = (torch.where(both, value, 0.0) for value in (self.prior_covariance, self.covariance))
@@ -418,22 +411,19 @@ class FactorForm(Form):
         off = self.mean.gather(-1, self.point_arm) - smoothed  # an error only at points of the present time
         current = held if self.prior.time_kernel is None else held & (self.point_time == now)
         off = torch.where(current, off, 0.0).abs().amax(-1)
-        largest = self.prior_variance.amax(-1) * self.prior.present(now).squeeze(-1)
-        wrong = is_off(error, off, largest, self.mean)
-        drifted = ((wrong | self.suspect) & look).nonzero().flatten().tolist()
-        self.suspect &= ~look
-        self.removed[drifted] = 0.0
-        for m in drifted:
-            self.point_total[m] = total[m]
-            exact, held = self._compute_anew(m)
-            noise = self.noise_variance[m, 0]
-            n, y = self.point_count[m, held], self.point_total[m, held]
-            weight = self._weights(now)[m, held].unsqueeze(-1)
-            self.mean[m], v = exact.at(weight * self.rows.of(self.point_arm[m, held], self._member[m]))
-            present = self.prior.present(now).expand(len(self.mean), 1)[m]
-            self.variance[m] = self.prior_variance[m] * present - v.square().sum(-2)
-            self.gain[m], self.surprise[m] = exact.gain, exact.surprise(n, y, squares[m], noise)
-        return drifted
+        return error, off, self.prior_variance.amax(-1) * self.prior.present(now).squeeze(-1)
+
+    def _rebuild(self, m: int, count: Tensor, total: Tensor, squares: Tensor, now: float) -> None:
+        """O(n^3 + n^2 N)."""
+        self.point_total[m] = total
+        exact, held = self._compute_anew(m)
+        n, y = self.point_count[m, held], self.point_total[m, held]
+        weight = self._weights(now)[m, held].unsqueeze(-1)
+        self.mean[m], v = exact.at(weight * self.rows.of(self.point_arm[m, held], self._member[m]))
+        present = self.prior.present(now).expand(len(self.mean), 1)[m]
+        self.variance[m] = self.prior_variance[m] * present - v.square().sum(-2)
+        noise = self.noise_variance[m, 0]
+        self.gain[m], self.surprise[m] = exact.gain, exact.surprise(n, y, squares, noise)
 
     def _compute_anew(self, m: int) -> tuple[CountsPosterior, Tensor]:
         """Compute P of member m from the observations of its points. Returns the posterior, and the points."""
