@@ -6,10 +6,10 @@ import torch
 def _of_waves(part, cos, sin):
     """Block-diagonal: [[a, -b], [b, a]] for a wave that rotates, [a] for any other; a of ``cos``, b of ``sin``."""
     blocks = [
-        torch.tensor([[a, -b], [b, a]]) if turns else torch.tensor([[a]])
+        torch.tensor([[a, -b], [b, a]] if turns else [[a]], dtype=part.rate.dtype)
         for a, b, turns in zip(cos.tolist(), sin.tolist(), part.turns, strict=True)
     ]
-    return torch.block_diag(*blocks).to(part.rate)
+    return torch.block_diag(*blocks)
 
 
 def dense(space):

@@ -216,7 +216,8 @@ class StaticArmModel(ArmModel):
 
     def forget(self, count: int = 1, where: Tensor | None = None) -> None:
         """Raises ValueError; ``reset`` forgets all."""
-        raise ValueError(f"a {type(self).__name__} cannot forget single observations (an ArmGP can)")
+        expected = f"not called: a {type(self).__name__} cannot forget single observations (an ArmGP can)"
+        validation.require(False, "forget", count, expected)
 
     @abstractmethod
     def _learn(self, arm: Tensor, reward: Tensor, where: Tensor | None) -> None:
