@@ -42,7 +42,7 @@ class SingleOutputModel(Model, ABC):
         output_indices: list[int] | None = None,
         observation_noise: bool | Tensor = False,
         posterior_transform: PosteriorTransform | None = None,
-    ) -> Posterior:
+    ) -> Any:  # what ``posterior_transform`` returns, else a ``GPyTorchPosterior``
         """Joint posterior at X, ``t_batch x q x d``; ``t_batch`` broadcasts with ``batch_shape``.
 
         Args:
@@ -78,7 +78,7 @@ class SingleOutputModel(Model, ABC):
         """``posterior`` with the variances ``noise`` added, which broadcast to ``batch x q``."""
 
 
-class OnlineModel(Described, SingleOutputModel, FantasizeMixin):
+class OnlineModel(Described, SingleOutputModel, FantasizeMixin):  # type: ignore[misc]  # a narrower ``posterior``
     """A single-output BoTorch model that adds and removes observations in place.
 
     ``posterior`` is BoTorch's. In addition:
@@ -168,7 +168,7 @@ class OnlineModel(Described, SingleOutputModel, FantasizeMixin):
         2014, section 3.2). Call it only within ``provisional``. ``num_observations``, ``information_gain`` and the
         likelihood do not count it, except in ``SketchedGP``. It costs as much as an observation.
         """
-        self.observe(X, self._gaussian(X).mean)
+        self.observe(X, self.posterior(X).mean)
 
     @contextmanager
     def unmoved(self) -> Iterator[None]:
@@ -242,13 +242,7 @@ class OnlineModel(Described, SingleOutputModel, FantasizeMixin):
 
     def forward(self, X: Tensor) -> MultivariateNormal:
         """The joint posterior at X, ``t_batch x q x d``, as a distribution."""
-        return self._gaussian(X).distribution
-
-    def _gaussian(self, X: Tensor) -> GPyTorchPosterior:
-        """``posterior`` with its type."""
-        posterior = self.posterior(X)
-        assert isinstance(posterior, GPyTorchPosterior)
-        return posterior
+        return self.posterior(X).distribution
 
 
 @contextmanager

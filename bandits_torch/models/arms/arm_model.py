@@ -148,7 +148,7 @@ class ArmModel(OnlineModel):
         X = torch.cat([own, every], -2)
         if self.drifts:
             X = with_time(X, time)
-        return self._gaussian(X).distribution.covariance_matrix[..., 0, 1].movedim(0, -1)
+        return self.posterior(X).distribution.covariance_matrix[..., 0, 1].movedim(0, -1)
 
     @abstractmethod
     def joint(self, time: float | None = None) -> tuple[Tensor, Tensor]:

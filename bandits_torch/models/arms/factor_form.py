@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any, cast
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor
@@ -24,6 +25,19 @@ _DEEP = 1e4  # largest prior variance, in units of the noise, from which a subtr
 SMALLEST_OF_GROWING = 1e-8  # smallest noise variance, relative to a prior variance that grows with time
 ROOM = 32  # first capacity, in points and in rows of G
 _FEW = 64  # rows of G that may always be spare
+_PRIORS: WeakValueDictionary[int, ArmPrior] = WeakValueDictionary()
+
+
+@torch.library.custom_op("bandits_torch::prior_rows", mutates_args=())
+def prior_rows(arm: Tensor, like: Tensor, prior: int, batch: int) -> Tensor:
+    """K between the arms (n,) and all N arms, (batch, n, N), for the prior ``_PRIORS[prior]``. As a custom operation
+    it keeps the kernel out of graphs of steps."""
+    return _PRIORS[prior].rows(arm).contiguous()
+
+
+@prior_rows.register_fake
+def _(arm: Tensor, like: Tensor, prior: int, batch: int) -> Tensor:
+    return like.new_empty(batch, len(arm), like.shape[-1])
 
 
 def half_log1p(ratio: Tensor, where: Tensor | None) -> Tensor:
@@ -268,7 +282,8 @@ class FactorForm(Form):
     def _make_room(self, arm: Tensor, now: float) -> None:
         """Make a row of G for every arm and a free point in every member."""
         if self.blind:
-            self.rows.take_in(arm, self._member, self.prior.rows(arm))
+            rows = prior_rows(arm, self.prior_variance, id(self.prior), self.prior.flat_batch)
+            self.rows.take_in(arm, self._member, rows)
             return
         if self._points_bound == self.size:
             self._pack(now)
@@ -324,6 +339,7 @@ class FactorForm(Form):
         if not blind:
             return steps
         rows, members = self.rows, len(self._member)
+        _PRIORS[id(self.prior)] = self.prior
         self._deep_when_blind = self._deep(now) if self._deep_when_blind is None else self._deep_when_blind
         steps = max(1, min(steps, max(_FEW, rows.bound) // members))
         if self._points_bound + steps > self.size or not rows.has_room(steps * members):
