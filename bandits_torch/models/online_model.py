@@ -13,7 +13,7 @@ from typing import Any, Self
 import torch
 from botorch.acquisition.objective import PosteriorTransform
 from botorch.models.model import FantasizeMixin, Model
-from botorch.posteriors import GPyTorchPosterior, Posterior
+from botorch.posteriors import GPyTorchPosterior
 from botorch.sampling.base import MCSampler
 from gpytorch.distributions import MultivariateNormal
 from linear_operator.operators import DenseLinearOperator, DiagLinearOperator, TriangularLinearOperator
@@ -493,15 +493,13 @@ class AtTime(Model, FantasizeMixin):
         output_indices: list[int] | None = None,
         observation_noise: bool | Tensor = False,
         posterior_transform: PosteriorTransform | None = None,
-    ) -> Posterior:
+    ) -> Any:
         """Joint posterior at X, ``t_batch x q x d``, and ``time``."""
         return self.model.posterior(self._inputs(X), output_indices, observation_noise, posterior_transform)
 
     def forward(self, X: Tensor) -> MultivariateNormal:
         """``posterior`` as a distribution."""
-        posterior = self.posterior(X)
-        assert isinstance(posterior, GPyTorchPosterior)
-        return posterior.distribution
+        return self.posterior(X).distribution
 
     def condition_on_observations(self, X: Tensor, Y: Tensor, **kwargs: Any) -> AtTime:
         """A view of a copy of the model that has observed Y at X and ``time``."""

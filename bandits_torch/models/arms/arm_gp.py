@@ -125,7 +125,6 @@ class ArmGP(ArmModel):
 
     @property
     def num_observations(self) -> Tensor:
-        """The number of observations that each member holds, ``batch_shape``."""
         return self._belief.observations.count.reshape(self.batch_shape)
 
     @property
@@ -188,7 +187,6 @@ class ArmGP(ArmModel):
         """Learn observations in order. X: ``batch x n x 1`` indices (x 2 with time); Y: ``batch x n x 1``.
 
         Cost: n steps. The time of an observation must be the same for every member of the batch.
-        Raises ValueError on bad input, with nothing changed.
         """
         index, rewards, times = inputs.arms_and_rewards(
             X, Y, self.num_arms, self.drifts, self.batch_shape, self.arms.dtype
@@ -300,7 +298,6 @@ class ArmGP(ArmModel):
     def take(
         self, arm: Tensor, reward: Tensor, time: float, *, late: bool = False, where: Tensor | None = None
     ) -> None:
-        """``observe_arms`` for checked values."""
         if not late and self.drifts:
             self.check_not_past(time)
         moment = float(time) if self.drifts else 0.0
@@ -325,7 +322,6 @@ class ArmGP(ArmModel):
         self._belief.take(arm, reward, float(time) if self.drifts else 0.0, noise=noise)
 
     def slide(self, window: int) -> None:
-        """Forget the oldest observation of the members that hold more than ``window``."""
         self._belief.forget(1, self._belief.observations.count > window)
 
     def rebuild(self) -> None:
@@ -378,7 +374,6 @@ class ArmGP(ArmModel):
         return mean.reshape(shape), variance.reshape(shape)
 
     def joint(self, time: float | None = None) -> tuple[Tensor, Tensor]:
-        """Posterior mean ``batch_shape x N`` and covariance ``batch_shape x N x N`` of all arms at ``time``."""
         if self.drifts and time is not None:
             self.check_not_past(time)
         mean, covariance = self._belief.joint(time)

@@ -166,7 +166,6 @@ class WeightedGP(StaticArmModel):
         self._belief, self._gain = None, gain
 
     def reset(self, where: Tensor | None = None) -> None:
-        """Return to the prior."""
         mask = self._mask(where)
         every = torch.ones_like(self.count, dtype=torch.bool)
         where = every if mask is None else mask.reshape(self.batch_shape)

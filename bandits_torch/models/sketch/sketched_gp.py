@@ -103,7 +103,6 @@ class SketchedGP(StaticArmModel):
 
     @property
     def num_observations(self) -> Tensor:
-        """How many observations each member holds, ``batch_shape``."""
         return self._each([sketch.observations for sketch in self.sketches])
 
     @property
@@ -157,7 +156,6 @@ class SketchedGP(StaticArmModel):
 
     @property
     def lasting(self) -> tuple[Any, ...]:
-        """Objects that no observation changes."""
         fixed = (self.arms, self.prior_mean, self.noise_variance, self.largest_prior_variance)
         return self.prior, *fixed, *(sketch.prior_variance for sketch in self.sketches)
 
@@ -181,7 +179,6 @@ class SketchedGP(StaticArmModel):
                 sketch.reward(index, value)
 
     def reset(self, where: Tensor | None = None) -> None:
-        """Forget everything."""
         mask = self._mask(where)
         for k, sketch in enumerate(self.sketches):
             if mask is None or bool(mask[k]):
@@ -215,7 +212,6 @@ class SketchedGP(StaticArmModel):
         return mean.reshape(shape) + self.prior_mean, variance.reshape(shape).clamp_min(0.0)
 
     def joint(self, time: float | None = None) -> tuple[Tensor, Tensor]:
-        """Posterior mean ``batch_shape x N`` and covariance ``batch_shape x N x N``."""
         mean, covariance = moments_at(self.sketches, self.prior.inputs.expand(*self.batch_shape, -1, -1))
         return mean + self.prior_mean, covariance
 
