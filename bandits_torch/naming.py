@@ -48,7 +48,7 @@ def written(value: float, digits: int, sign: str = "", between: str = " ") -> st
     return f"{value:{sign},.{max(digits, whole)}g}".replace(",", between)
 
 
-def named_values(values: Mapping[str, Any]) -> str:
+def named_values(values: Mapping[Any, Any]) -> str:
     """Names and values, numbers to four digits: "price=12.5, mode=a"."""
     return ", ".join(
         f"{name}={written(one, 4) if isinstance(one, float) else one}" for name, one in values.items()

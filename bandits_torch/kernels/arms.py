@@ -38,6 +38,11 @@ class ArmCovarianceKernel(Kernel):
         super().__init__(batch_shape=covariance.shape[:-2], **kwargs)
         self.register_buffer("covariance", covariance)
 
+    @classmethod
+    def from_table(cls, table: Tensor, shrinkage: float | str = "auto", **kwargs: Any) -> ArmCovarianceKernel:
+        """The kernel of ``estimate_covariance(table, shrinkage)``."""
+        return cls(estimate_covariance(table, shrinkage), **kwargs)
+
     @property
     def num_arms(self) -> int:
         """N."""

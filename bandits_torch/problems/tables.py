@@ -554,8 +554,8 @@ def _long_table(
         frame = frame.drop(columns="", errors="ignore")
     time = find_time(frame, time_column, mark)
     if time is None:
-        names = some(list(frame.columns))
-        raise ValueError(f"time_column must be one of {names} if long is given, got {time_column!r}")
+        columns = some(list(frame.columns))
+        raise ValueError(f"time_column must be one of {columns} if long is given, got {time_column!r}")
     arm, reward = _long_names([name for name in frame.columns if name != time], long)
     clock = read_times(time, frame[time], mark)
     if (empty := empty_row(frame[arm])) is not None:

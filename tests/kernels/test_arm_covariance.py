@@ -100,6 +100,7 @@ def test_unshrunk_estimate_of_a_full_table_is_the_sample_covariance():
     table = torch.randn(40, 5, **F64) @ torch.randn(5, 5, **F64) + 3.0
     torch.testing.assert_close(estimate_covariance(table, 0.0), torch.cov(table.T))
     torch.testing.assert_close(estimate_covariance(table, 1.0), table.var(0).diag())
+    torch.testing.assert_close(ArmCovarianceKernel.from_table(table, 0.0).covariance, torch.cov(table.T))
 
 
 def test_missing_rewards_are_left_out_pair_by_pair():
