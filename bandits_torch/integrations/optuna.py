@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -136,14 +137,15 @@ class BanditSampler(BaseSampler):
             running = [t for t in trials if t.state == TrialState.RUNNING and t.number != trial.number]
             running = [t for t in running if t.number in self._asked or t.params]
             pending = [Pending(now, self._point(t)) for t in failed + running]
-            domain = self._space.domain(
-                {name: _ends(latest[name]) for name, axis in axes.items() if not axis.choices},
-                {name: _ends(latest[name])[0] for name in axes if latest[name].single()},
-            )
+            ranges = {name: _ends(latest[name]) for name, axis in axes.items() if not axis.choices}
+            held = axes.keys() - search_space.keys()  # of one value now, or set by another sampler
+            last = [(name, t) for t in trials for name in t.params if name in held]
+            values = {name: t.distributions[name].to_internal_repr(t.params[name]) for name, t in last}
+            domain = self._space.domain(ranges, values)
             (choice,) = self._policy.choose_many(now, 1, domain, pending)
             self._asked[trial.number] = self._space.snap(choice.arm)
-            values = self._space.decode(self._asked[trial.number][0])
-            return {name: _value(given, values[name]) for name, given in search_space.items()}
+            numbers = self._space.decode(self._asked[trial.number][0])
+            return {name: _value(given, numbers[name]) for name, given in search_space.items()}
 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
@@ -230,7 +232,7 @@ def _parameters(
             latest[name] = given
             if name in axes or not given.single():
                 axes[name] = _around(axes.get(name), given)
-    return latest, axes
+    return latest, {name: _on_grid(axis, latest[name]) for name, axis in axes.items()}
 
 
 def _choices(given: BaseDistribution) -> int:
@@ -245,6 +247,17 @@ def _around(axis: Axis | None, given: BaseDistribution) -> Axis:
     if axis is not None and not axis.choices and axis.log == given.log:
         low, high = min(low, axis.low), max(high, axis.high)
     return Axis(low, high, given.log, given.step)
+
+
+def _on_grid(axis: Axis, given: BaseDistribution) -> Axis:
+    """The axis, extended if necessary so that the values of a distribution are among its values."""
+    if axis.step is None:
+        return axis
+    below, above = (given.low - axis.low) / axis.step, (axis.high - given.low) / axis.step
+    if all(math.isclose(count, round(count), abs_tol=1e-6) for count in (below, above)):
+        return axis
+    low, high = given.low - math.ceil(below) * axis.step, given.low + math.ceil(above) * axis.step
+    return replace(axis, low=float(low), high=float(high))
 
 
 def _ends(given: BaseDistribution) -> tuple[float, float]:

@@ -157,6 +157,36 @@ def test_a_parameter_that_comes_up_late_and_ranges_that_move_are_taken_up():
     assert any(trial.params["x"] > 1 for trial in study.trials[9:])
 
 
+@pytest.mark.parametrize("scale", [1, 0.1])
+def test_every_value_of_steps_that_have_moved_can_be_sampled(scale):
+    suggest = (
+        (lambda trial, *ends: trial.suggest_int("n", *ends, step=2))
+        if scale == 1
+        else (lambda trial, *ends: trial.suggest_float("n", *(scale * end for end in ends), step=2 * scale))
+    )
+    study = study_of(BanditSampler(seed=0))
+    for ends in ((0, 10), (1, 11)):
+        study.optimize(lambda trial, ends=ends: abs(suggest(trial, *ends) - 7 * scale), n_trials=9)
+    assert study.best_params["n"] == pytest.approx(7 * scale)
+    assert all(round(t.params["n"] / scale) % 2 == 1 for t in study.trials[9:])
+
+
+@pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
+def test_a_parameter_that_another_sampler_has_fixed_keeps_its_value():
+    policy = Recorded()
+    sampler = BanditSampler(policy, seed=0)
+    study = study_of(optuna.samplers.PartialFixedSampler({"x": 0.9}, sampler))
+
+    def objective(trial):
+        trial.suggest_categorical("kind", ["only"])
+        return trial.suggest_float("x", 0, 1) + trial.suggest_float("y", 0, 1)
+
+    study.optimize(objective, n_trials=3)
+    study.ask().suggest_float("y", 0, 1)
+    (x,) = (sampler._asked[3][0, sampler._space.columns["x"]]).tolist()
+    assert x == pytest.approx(0.9)
+
+
 def test_running_trials_are_pending_wherever_they_run():
     storage = optuna.storages.InMemoryStorage()
     space = {"x": FloatDistribution(0, 1), "n": IntDistribution(1, 9), "k": CategoricalDistribution("ab")}
