@@ -81,11 +81,9 @@ class _ShortDates(ConciseDateFormatter):
 
     def format_ticks(self, values: Sequence[float]) -> list[str]:
         first, last = num2date([values[0], values[-1]], self._tz)
-        several = f"{first:%Y} to {last:%Y}"
-        formats = (f"{{:{parts}}}" for parts in ("%Y-%b-%d %H:%M", "%Y-%b-%d", "%Y-%b", "%Y"))
-        self._shared = next(
-            (form.format(last) for form in formats if form.format(first) == form.format(last)), several
-        )
+        formats = ("%Y-%b-%d %H:%M", "%Y-%b-%d", "%Y-%b", "%Y")
+        shared = [last.strftime(form) for form in formats if last.strftime(form) == first.strftime(form)]
+        self._shared = shared[0] if shared else f"{first:%Y} to {last:%Y}"
         return list(super().format_ticks(values))
 
     def get_offset(self) -> str:
