@@ -136,7 +136,7 @@ class WeightedGP(StaticArmModel):
     def _learn(self, arm: Tensor, reward: Tensor, where: Tensor | None) -> None:
         shape = (*self.batch_shape, 1)
         arm = arm.reshape(shape)
-        reward = reward.reshape(shape) - self.prior_mean.gather(-1, arm)
+        reward = reward.reshape(shape).to(self.weight) - self.prior_mean.gather(-1, arm)
         where = None if where is None else where.reshape(shape)
         ones = torch.ones_like(reward)
         changed = (
