@@ -34,6 +34,8 @@ from bandits_torch.state_files import read_state, write_state
 __all__ = ["TimeVaryingUCBGenerator"]
 _KIND = "Xopt generator"
 _LEAST_VARIANCE = 1e-12  # of an output, relative to its scale
+# The settings that a state depends on.
+_OF_A_STATE = ("of", "domain", "sign", "max_move", "move_price", "capacity")
 
 
 class TimeVaryingUCBGenerator(Generator):
@@ -52,8 +54,7 @@ class TimeVaryingUCBGenerator(Generator):
 
     Rows without a finite objective, constraints and time are not learned. Those among the latest 50 rows count as
     pending (``Policy.choose_many``), so a shot that fails is not chosen again and again. If earlier data change
-    (``remove_data``, ``reset_data``), or the objective's direction, a constraint or an attribute, all data are learned
-    again.
+    (``remove_data``, ``reset_data``), or the VOCS or an attribute, all data are learned again.
 
     Attributes:
         width: multiplies the standard deviation.
@@ -65,7 +66,9 @@ class TimeVaryingUCBGenerator(Generator):
             (``CostlyMoves``). Not with constraints, because staying at the previous shot may break them by now.
         capacity, options: see ``auto_over_points``; ``options`` such as ``{"refine_every": 10}``.
         seed: seed of all random numbers.
-        state: the learned state, in Xopt's YAML: after a reload the generator continues with the same bits.
+        state: the learned state, in Xopt's YAML: after a reload the generator continues with the same bits. If the
+            YAML has another direction, other variables, outputs, ranges or ``capacity``, or other limits or prices of
+            moves, it learns the data again.
 
     Cost: a step of ``PointAveraging`` for each shot and each output.
 
@@ -90,7 +93,6 @@ class TimeVaryingUCBGenerator(Generator):
     state: str | None = Field(default=None, repr=False)
 
     _models: list[Policy] = PrivateAttr(default_factory=list)
-    _of: tuple[str, ...] = PrivateAttr(default=())
     _built_with: dict[str, Any] = PrivateAttr(default_factory=dict)
     _rows: np.ndarray | None = PrivateAttr(default=None)
 
@@ -131,7 +133,7 @@ class TimeVaryingUCBGenerator(Generator):
             return self.state
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "state"
-            header = {"of": list(self._of), "sign": self._built_with["sign"], "rows": len(self._rows)}
+            header = {name: self._built_with[name] for name in _OF_A_STATE} | {"rows": len(self._rows)}
             write_state(path, _KIND, header, [model.state_dict() for model in self._models])
             return base64.b64encode(path.read_bytes()).decode()
 
@@ -141,9 +143,11 @@ class TimeVaryingUCBGenerator(Generator):
         """Learn the new rows; all rows, if the data no longer begin with those that were learned."""
         saved = None if self._models else self._saved_state()
         outputs = (*self.vocs.objective_names, *self.vocs.constraint_names)
-        of = (*self.vocs.variable_names, *outputs)
-        rows = self._numbers([*of])
+        of = [*self.vocs.variable_names, *outputs]
+        rows = self._numbers(of)
         settings = {
+            "of": of,
+            "domain": _domain(self.vocs).bounds.tolist(),
             "sign": _sign(self.vocs),
             "limits": [_limits(one) for one in self.vocs.constraints.values()],
             "max_move": self.max_travel_distances,
@@ -153,13 +157,12 @@ class TimeVaryingUCBGenerator(Generator):
             "options": copy.deepcopy(self.options),
             "seed": self.seed,
         }
-        learned, same = self._rows, self._of == of and self._built_with == settings
+        learned, same = self._rows, self._built_with == settings
         same = same and learned is not None and np.array_equal(rows[: len(learned)], learned, equal_nan=True)
         if not self._models or not same:
-            self._built_with = settings
-            known = self._begin(of, saved)
+            known = self._begin(settings, saved)
             if known > len(rows):
-                known = self._begin(of)
+                known = self._begin(settings)
             self._rows = rows[:known]
         assert self._rows is not None
         d, signs = len(self.vocs.variable_names), [_sign(self.vocs), *[1.0] * (len(outputs) - 1)]
@@ -178,6 +181,9 @@ class TimeVaryingUCBGenerator(Generator):
         """The data, (n, columns + 1), with the time last."""
         if self.data is None or not len(self.data):
             return np.empty((0, len(columns) + 1))
+        names = self.vocs.variable_names
+        complete = {*names} <= {*self.data}
+        validation.require(complete, "data", list(self.data), f"with a column for each of {names}")
         values = self.data.reindex(columns=columns).to_numpy(dtype=float)
         if self.clock == "time":
             validation.require("time" in self.data, "data", list(self.data), "with a column 'time'")
@@ -202,8 +208,10 @@ class TimeVaryingUCBGenerator(Generator):
                 setattr(self.vocs, group, {name: held[name] for name in names})
         return header, states
 
-    def _begin(self, of: tuple[str, ...], saved: tuple[dict[str, Any], Sequence[Any]] | None = None) -> int:
-        """Build new models, in a saved state if there is one, and return how many rows they have learned."""
+    def _begin(
+        self, settings: dict[str, Any], saved: tuple[dict[str, Any], Sequence[Any]] | None = None
+    ) -> int:
+        """Build new models, in a saved state if one fits, and return how many rows they have learned."""
         about: dict[str, Any] = {"capacity": self.capacity, "seed": self.seed, **self.options}
         domain = _domain(self.vocs)
         first = auto_over_points(domain, width=self.width, kind=_WithinLimits, **about)
@@ -219,13 +227,12 @@ class TimeVaryingUCBGenerator(Generator):
             validation.require(free, "move_price", self.move_price, "0 with constraints")
             reach = None if far is None else domain.bounds.new_tensor(far)
             moving = CostlyMoves(first, domain, max_move=reach, move_price=self.move_price)
-        self._models, self._of = [moving, *(model for model, _, _ in first.limits)], of
+        self._models, self._built_with = [moving, *(model for model, _, _ in first.limits)], settings
         if saved is None:
             return 0
         header, states = saved
-        validation.require(tuple(header["of"]) == of, "state", header["of"], f"of {of}")
-        sign = header.get("sign", _sign(self.vocs))
-        validation.require(sign == _sign(self.vocs), "state", sign, "of an objective of the same direction")
+        if any(header.get(name, value) != value for name, value in settings.items()):
+            return 0
         for model, one in zip(self._models, states, strict=True):
             model.load_state_dict(one)
         return int(header["rows"])

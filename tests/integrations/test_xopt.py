@@ -18,11 +18,12 @@ from bandits_torch.policies import Observation
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Xopt's and its dependencies' own
 QUICK = {"search": {"initial": 4, "num_restarts": 2, "raw_samples": 16, "options": {"maxiter": 15}}}
+LIMIT = {"c": ["LESS_THAN", 0.5]}
 BOX = {"a": [-1.0, 1.0], "b": [10.0, 30.0]}
 
 
 def problem(**options):
-    return VOCS(variables=BOX, **({"objectives": {"f": "MINIMIZE"}} | options))
+    return VOCS(**({"variables": BOX, "objectives": {"f": "MINIMIZE"}} | options))
 
 
 def generator(vocs=None, **options):
@@ -252,6 +253,7 @@ def test_a_shot_without_a_time_does_not_stop_a_session_on_the_clock(failure):
         ("vocs", problem(objectives={"f": "MAXIMIZE"}, constraints={"c": ["LESS_THAN", 0.5]})),
         ("vocs", problem(constraints={"c": ["LESS_THAN", -0.5]})),
         ("vocs", problem(constraints={"c": ["GREATER_THAN", 0.5]})),
+        ("vocs", problem(variables={"a": [-5.0, 0.5], "b": [10.0, 30.0]}, constraints=LIMIT)),
         ("width", 3.0),
     ],
 )
@@ -266,14 +268,26 @@ def test_what_is_changed_in_a_session_holds_from_the_next_shot_on(change, value)
     assert X.generator.generate(1) == anew.generate(1)
 
 
-def test_a_state_of_the_other_direction_is_refused():
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("MinimizeObjective", "MaximizeObjective"),
+        ("- 30.0", "- 40.0"),
+        ("capacity: 40", "capacity: 5"),
+        ("max_travel_distances: null", "max_travel_distances: [0.1, 0.1]"),
+        ("move_price: 0.0", "move_price: 0.5"),
+    ],
+)
+def test_a_session_whose_yaml_was_changed_learns_its_data_again(old, new):
     X = session(generator(), _plain)
-    for _ in range(3):
+    for _ in range(7):
         X.step()
-    turned = X.yaml().replace("MinimizeObjective", "MaximizeObjective")
-    assert turned != X.yaml()
-    with pytest.raises(ValueError, match="state must be of an objective of the same direction"):
-        Xopt.from_yaml(turned).step()
+    text = X.yaml().replace(old, new)
+    assert text != X.yaml()
+    X = Xopt.from_yaml(text)
+    anew = TimeVaryingUCBGenerator(**X.generator.model_dump() | {"state": None})
+    anew.add_data(X.data)
+    assert X.generator.generate(1) == anew.generate(1)
 
 
 def test_several_shots_at_once_differ():
@@ -299,6 +313,17 @@ def test_the_clock_may_be_the_column_of_times(monkeypatch):
     assert policy.clock._latest == 103.0
     with pytest.raises(ValueError, match=r"^data must be"):
         generator(clock="time").add_data(rows.drop(columns="time"))
+    with pytest.raises(ValueError, match=r"^data must be with a column for each of \['a', 'b'\]"):
+        generator().add_data(rows.rename(columns={"b": "B"}))
+
+
+def test_a_change_that_is_refused_is_refused_again():
+    X = session(generator(), _plain)
+    X.step()
+    X.generator.max_travel_distances = [0.1]
+    for _ in range(2):
+        with pytest.raises(ValueError, match="max_travel_distances must be one for each of"):
+            X.generator.generate(1)
 
 
 def test_what_it_cannot_do_is_refused():
