@@ -84,7 +84,7 @@ class BanditNode(ExternalGenerationNode):
         self._completed: set[tuple[Any, ...]] = set()  # points of completed trials and of no other trial
         self._failed: list[_Values] = []
         self._running: list[_Values] = []
-        self._fixed: _Values = {}
+        self._fixed: dict[str, Any] = {}
 
     def update_generator_state(self, experiment: Experiment, data: Data) -> None:
         """See Ax: learn the new trials."""
