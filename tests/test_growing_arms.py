@@ -552,3 +552,16 @@ def test_a_state_that_lacks_something_says_what():
     for lost in state:
         with pytest.raises(ValueError, match=rf"\['{lost}'\] is missing"):
             live.load_state_dict({name: value for name, value in state.items() if name != lost})
+
+
+@pytest.mark.parametrize("policy", [recipes.gp_ucb(X, KERNEL, 0.1), recipes.ucb1(X)], ids=["gp_ucb", "ucb1"])
+def test_a_policy_that_starts_again_without_some_arms_tells_of_the_others(policy, monkeypatch):
+    monkeypatch.setattr(type(policy), "restarts_with_arms", "its plans are over all arms")
+    live = AskTell(policy)
+    live.retire_arms([0])
+    question = live.ask(1.0)
+    live.tell(question.id, 2.0)
+    table = live.beliefs()
+    assert math.isnan(table["mean"][0])
+    assert table["mean"].idxmax() == question.name > 0
+    assert f"best now {question.name}" in repr(live)

@@ -101,6 +101,20 @@ class SomeArms(WrappingPolicy):
         validation.require(known, "arm", observation.arm, f"among {self._numbers.tolist()}")
         self.policy.learn(self._inside(observation))
 
+    def mean_rewards(self) -> Tensor | None:
+        mean = self.policy.mean_rewards()
+        return None if mean is None else self._of_all(mean)
+
+    def marginals(self, time: float, points: Any = None) -> tuple[Tensor, Tensor]:
+        mean, variance = super().marginals(time, points)
+        return self._of_all(mean), self._of_all(variance)
+
+    def _of_all(self, values: Tensor) -> Tensor:
+        """Values (S, n) of the arms that are played as values (S, N) of all arms, NaN for the others."""
+        every = values.new_full((self.replicates, self.num_arms), torch.nan)
+        every[:, self._numbers.to(values.device)] = values
+        return every
+
     def _inside(self, one: Any) -> Any:
         return replace(one, arm=self._places.to(one.arm.device)[one.arm])
 
