@@ -230,6 +230,12 @@ def recipe(**about: Any) -> Callable[[Callable[..., Policy]], Callable[..., Poli
             policy.origin = Origin(call, setup, options)
             return policy
 
+        def bound(to: inspect.Signature, *arguments: Any, **options: Any) -> dict[str, Any]:
+            try:
+                return to.bind(*arguments, **options).arguments
+            except TypeError as error:
+                raise validation.ArgumentError(f"{name}: {error}") from None
+
         @wraps(function)
         def call(*arguments: Any, **options: Any) -> Policy:
             if arguments and isinstance(arguments[0], Setup):
@@ -239,12 +245,9 @@ def recipe(**about: Any) -> Callable[[Callable[..., Policy]], Callable[..., Poli
                 validation.known_names(f"arguments of {name} besides a setup", options, known)
                 learns, learn = "learn_hyperparameters" in takes, setup.learn_hyperparameters
                 validation.require(learns or not learn, "learn_hyperparameters", learn, f"False for {name}")
-                return made(setup, options)
+                return made(setup, bound(inspect.Signature(keywords), **options))
             validation.known_names(f"arguments of {name}", options, signature.parameters)
-            try:
-                given = signature.bind(*arguments, **options).arguments
-            except TypeError as error:
-                raise validation.ArgumentError(f"{name}: {error}") from None
+            given = bound(signature, *arguments, **options)
             fields = {key: given.pop(key) for key in list(given) if key in DEFAULTS}
             return made(Setup(given.pop("arms"), **fields), given)
 
