@@ -147,7 +147,7 @@ def test_a_setup_is_frozen_complete_and_checked():
         recipes.opkb(replace(setup, learn_hyperparameters=True), horizon=9)
     with pytest.raises(ValueError, match="after the setup"):
         recipes.gp_ucb(setup, RBFKernel())
-    with pytest.raises(ValueError, match="opkb: missing a required .*'horizon'"):
+    with pytest.raises(ValueError, match=r"opkb: missing a required .*'horizon'"):
         recipes.opkb(setup)
 
 
