@@ -40,7 +40,7 @@ def test_a_few_missing_days_of_three_years_are_not_zero_percent():
 
 
 @pytest.mark.parametrize(
-    ("level", "scale", "told"), [(1e6, 0.1, r"1000000\.\d\d"), (3e6, 1e6, r"\d \d{3} \d{3}")]
+    ("level", "scale", "told"), [(1e6, 0.1, r"1 000 000\.\d\d"), (3e6, 1e6, r"\d \d{3} \d{3}")]
 )
 def test_what_is_earned_is_told_in_full_where_four_digits_tell_nothing(level, scale, told):
     noise = torch.randn(60, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
