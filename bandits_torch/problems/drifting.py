@@ -186,6 +186,7 @@ class DriftingCosine(SimulatedProblem):
         seed: int = 0,
         first_replicate: int = 0,
     ) -> None:
+        validation.positive_integer("horizon", horizon)
         validation.non_negative("noise_scale", noise_scale)
         self.stationary = stationary
         arms = place_arms(layout, num_arms, dim, seed)
@@ -312,6 +313,7 @@ class MovingPeaks(SimulatedProblem):
         seed: int = 0,
         first_replicate: int = 0,
     ) -> None:
+        validation.positive_integer("horizon", horizon)
         validation.positive_integer("period", period)
         validation.positive_integer("num_peaks", num_peaks)
         validation.non_negative("height_severity", height_severity)
