@@ -168,9 +168,7 @@ class BanditNode(ExternalGenerationNode):
         domain = self._space.domain(fixed=fixed) if fixed else None
         (choice,) = self._policy.choose_many(self._now, 1, domain, pending)
         numbers = self._space.decode(choice.arm[0])
-        found = {name: _value(one, numbers.get(name)) for name, one in self._parameters.items()} | dict(
-            self._fixed
-        )
+        found = {name: _value(one, numbers.get(name)) for name, one in self._parameters.items()} | self._fixed
         self._given.add(self._values(found))
         self._completed.discard(self._values(found))
         return found

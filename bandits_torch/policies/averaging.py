@@ -391,7 +391,7 @@ class ModelAveraging(Policy):
             if self._some_framed:
                 seen = torch.addcdiv(own.shift, seen, own.unit)  # exact: units are powers of two
             unit = own.unit if self._mixed else None
-            two = None if self.two_values.over else self.two_values.meet(reward)
+            two = self.two_values.meet(reward)
             density, learned = self.scale.update(
                 seen - mean, variance + self.model.noise_variance, unit, confirmed, two
             )

@@ -196,8 +196,10 @@ class TwoValues(Described, HasState):
         self._none = like.new_full((replicates,), torch.nan)
         self._begin()
 
-    def meet(self, reward: Tensor) -> Tensor:
-        """Count a reward (S,). Returns whether the rewards so far have two values, (S,)."""
+    def meet(self, reward: Tensor) -> Tensor | None:
+        """Count a reward (S,). Returns whether the rewards so far have two values, (S,); None once it is ``over``."""
+        if self.over:
+            return None
         known = ~self.first.isnan()
         again = (reward == self.first) | (reward == self.second)
         new = torch.where(self.second.isnan(), reward, torch.inf)

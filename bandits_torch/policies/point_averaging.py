@@ -280,7 +280,7 @@ class PointAveraging(Policy):
         self.two_values.look()
         with only_where(believed, self.scale, self.sharing, self.two_values):
             self.scale.meet(reward)
-            two = None if self.two_values.over else self.two_values.meet(observation.reward.double())
+            two = self.two_values.meet(observation.reward.double())
             moments = self.members.moments(x.unsqueeze(1), x.new_full((len(x), 1), now))
             mean, variance = (moment.squeeze(-1) for moment in moments)
             residual, borne_out = reward.unsqueeze(-1) - self.scale.offset, self.range.borne_out
