@@ -137,12 +137,14 @@ class LookOutcome(NamedTuple):
     """What a mixture predicted of a reward (S,), and the reward, in one unit and from one origin: (S,) each.
 
     Attributes:
+        looked: whether the play examined a point that was due.
         reward: the reward.
         mean: the predicted mean at its point.
         noise: the deviation of the noise.
         best: the largest mean of the points held.
     """
 
+    looked: Tensor
     reward: Tensor
     mean: Tensor
     noise: Tensor
@@ -150,15 +152,15 @@ class LookOutcome(NamedTuple):
 
     @property
     def leads(self) -> Tensor:
-        """Whether the reward is above the largest mean, (S,)."""
-        return self.reward > self.best
+        """Whether the reward of a look is above the largest mean, (S,)."""
+        return self.looked & (self.reward > self.best)
 
     @property
     def stands_out(self) -> Tensor:
-        """Whether the reward is not above the largest mean but so far above its prediction that points around it are
-        worth a look, (S,)."""
+        """Whether the reward of a look is not above the largest mean but so far above its prediction that points around
+        it are worth a look, (S,)."""
         above, gap = self.reward - self.mean, self.best - self.mean
-        return (above >= _STANDS_OUT * self.noise) & (above >= gap / 4) & ~self.leads
+        return self.looked & (above >= _STANDS_OUT * self.noise) & (above >= gap / 4) & ~self.leads
 
 
 class LookingAtPoints(Described, HasState):
@@ -168,12 +170,13 @@ class LookingAtPoints(Described, HasState):
     with the unknown mean subtracted, averaged over the members by weight with their length-scales at that time. After t
     observations a point is due when its clock reaches
 
-        tau(t) = c sqrt(t + 300).
+        tau(t) = c sqrt(t + 300),
 
-    Of the points that are due and can be played, the one with the largest clock is played, at most one in tau / 8
-    observations. So no point goes unexamined for longer than tau (1 + 64 / 8), or 2 tau if plays of eight points
-    examine all 64, plus the plays that follow looks. In higher dimensions 64 points cover a domain less finely: from
-    four inputs on, a region between them can be missed.
+    if it is settled: sum_p w_p k_p(clock)^2 >= 1/2, with k_p the members' kernels over time and one unit of it per
+    observation. For the others see ``LookingAgain``. Of the points that are due and can be played, the one with the
+    largest clock is played, at most one in tau / 8 observations. So no settled point goes unexamined for longer than
+    tau (1 + 64 / 8), or 2 tau if plays of eight points examine all 64, plus the plays that follow looks. In higher
+    dimensions 64 points cover a domain less finely: from four inputs on, a region between them can be missed.
 
     A look may meet the slope of an optimum that has risen nearby. The members can predict it well and still keep to the
     optimum that they know. So a look is followed if it pays more than the mixture predicted for its point, by at least
@@ -217,7 +220,7 @@ class LookingAtPoints(Described, HasState):
         """The replicates in which a point is due, (S,) booleans, and the point with the largest clock, (S, d)."""
         probes = self.probes.unsqueeze(1).expand(-1, len(self.unseen), -1)
         places = domain.fix(probes).transpose(0, 1)  # (S, 64, d)
-        late = (self.unseen >= self.tau(count)) & (self.since >= self.tau(count) / _AT_ONCE).unsqueeze(-1)
+        late = self._late(weights, count) & (self.since >= self.tau(count) / _AT_ONCE).unsqueeze(-1)
         late = late | self.at_once
         if bool(late.any()):
             late = late & domain.contains(places.transpose(0, 1)).mT
@@ -229,28 +232,34 @@ class LookingAtPoints(Described, HasState):
 
     def is_look(self, x: Tensor, weights: Tensor, count: int) -> Tensor:
         """Whether a play of points (S, d) examines a point that is due, (S,)."""
-        waiting = self._waiting(count)
+        waiting = self._late(weights, count) | self.at_once
         if not bool(waiting.any()):  # as at most steps: then no likeness is needed
             return waiting.any(-1)
         return (waiting & (self._likeness(x.unsqueeze(1), weights).squeeze(1) >= ALIKE)).any(-1)
 
-    def _waiting(self, count: int) -> Tensor:
-        return (self.unseen >= self.tau(count)) | self.at_once
+    def _late(self, weights: Tensor, count: int) -> Tensor:
+        """Whether each point's clock has reached the deadline, and the point is settled, (S, 64)."""
+        late = self.unseen >= self.tau(count)
+        if bool(late.any()):
+            kept = self.members.over_time(self.unseen[:, None, None]).squeeze(-2)  # (S, P, 64)
+            late = late & ((weights.unsqueeze(-1) * kept.square()).sum(1) >= SETTLED)
+        return late
 
     def examine(self, x: Tensor, weights: Tensor, count: int, outcome: LookOutcome | None = None) -> None:
         """Count an observation of points (S, d), after ``count`` others and with these weights (S, P) of members.
         ``outcome``: of the look, if it is one; None: it is not followed."""
         likeness = self._likeness(x.unsqueeze(1), weights).squeeze(1)
-        seen, deadline = likeness >= ALIKE, self.tau(count)
-        looked = (seen & self._waiting(count)).any(-1)
-        self.since = torch.where((seen & (self.unseen >= deadline)).any(-1), 0.0, self.since + 1.0)
+        seen = likeness >= ALIKE
+        self.since = torch.where((seen & self._late(weights, count)).any(-1), 0.0, self.since + 1.0)
         self.unseen = torch.where(seen, 0.0, self.unseen + 1.0)
         self.at_once = self.at_once & ~seen
         if outcome is not None:
             nearest = likeness.masked_fill(seen, -1.0).topk(_AT_ONCE).indices
-            around = torch.zeros_like(seen).scatter_(-1, nearest, True) & (self.unseen > deadline / _AT_ONCE)
-            follows, ends = looked & outcome.stands_out, looked & outcome.leads
-            self.at_once = (self.at_once & ~ends.unsqueeze(-1)) | (around & follows.unsqueeze(-1))
+            around = torch.zeros_like(seen).scatter_(-1, nearest, True) & (
+                self.unseen > self.tau(count) / _AT_ONCE
+            )
+            follows, ends = outcome.stands_out.unsqueeze(-1), outcome.leads.unsqueeze(-1)
+            self.at_once = (self.at_once & ~ends) | (around & follows)
 
     def _likeness(self, X: Tensor, weights: Tensor) -> Tensor:
         """How much plays of points X (S, b, d) say about the probes, (S, b, 64): 1/2 is enough to examine one."""

@@ -50,9 +50,9 @@ class PointAveraging(Policy):
       observations. A member with its refinements is one predictor, so the bound of ``FixedShare`` holds.
     * A member ``behind`` nats behind the best, to which one reward adds at most half, is replaced by the heaviest,
       except for its kernel over time. If it remembers longer, old observations misled it, and it starts from its prior.
-    * With ``look_again``, 64 points spread over the domain have clocks. A point that has not been examined for too long
-      is played, whatever the members believe about it, and points around it next if it pays much more than they
-      predicted (``LookingAtPoints``).
+    * With ``look_again``, 64 points spread over the domain have clocks. If the members believe that little has changed, a
+      point that has not been examined for too long is played, however bad they take it to be, and points around it next
+      if it pays much more than they predicted (``LookingAtPoints``).
 
     Args:
         domain: where points may be played unless ``choose`` gets another domain.
@@ -308,13 +308,13 @@ class PointAveraging(Policy):
         """The outcome of looks at points (S, d), given the members' ``residual`` and ``mean`` (S, P); None if no
         replicate makes a look. A reward that is not ``believed`` (S,) counts as the mean."""
         weights = self.sharing.weights
-        if self.looks is None or not bool(self.looks.is_look(x, weights, self._steps).any()):
+        if self.looks is None or not bool((looked := self.looks.is_look(x, weights, self._steps)).any()):
             return None
         best = (weights.unsqueeze(-1) * self.members.means_held(now)).sum(1).amax(-1)
         noise = (weights * self.scale.scale * self.members.noise_variance).sum(-1).sqrt()
         reward, predicted = (weights * residual).sum(-1), (weights * mean).sum(-1)
         reward = reward if believed is None else torch.where(believed, reward, predicted)
-        return LookOutcome(reward, predicted, noise, best)
+        return LookOutcome(looked, reward, predicted, noise, best)
 
     def _in_internal_unit(self, reward: Tensor, believed: Tensor | None) -> Tensor:
         """Rewards (S,) in the internal unit, the least power of two above the first that is not 0. A reward far above

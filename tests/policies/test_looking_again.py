@@ -187,6 +187,14 @@ def play_points(policy, horizon, available=lambda t: None):
     return torch.stack(played), longest
 
 
+def believe_nothing_changes(policy):
+    """All weight on the members that never forget, so that every point is settled."""
+    members = policy.members
+    forgets = (members.forgetting_rate > 0) | members.timescale.isfinite()
+    policy.sharing.log_weight = policy.sharing.log_weight.masked_fill(forgets, -100.0).log_softmax(-1)
+    return policy.sharing.weights
+
+
 def small(look_again=3.0):
     return auto_over_points(UNIT, replicates=2, capacity=30, refined=0, look_again=look_again)
 
@@ -208,12 +216,15 @@ def test_clocks_of_places_are_those_of_the_words(d):
     looks = LookingAtPoints(1.0, domain, members)
     g = torch.Generator().manual_seed(d)
     played, weights = -1 + 4 * torch.rand(90, 2, d, generator=g).double(), torch.rand(90, 2, 14, generator=g)
+    never_forget = (members.forgetting_rate == 0) & members.timescale.isinf()
+    weights = torch.where(never_forget, 4 * weights, weights)  # so that some points are settled
     weights = (weights / weights.sum(-1, keepdim=True)).double()
     played[30:] = -1 + 0.2 * (played[30:] + 1)  # in a corner, so that something is due
     outcomes = torch.rand(90, 4, 2, generator=g).double()  # reward, mean, noise and best
     outcomes[:, 2] *= 0.1
     outcomes[:, 3] += 0.3
-    followed = 0
+    kernels = list(zip(members.forgetting_rate.tolist(), members.timescale.tolist(), strict=True))
+    followed = unsettled = 0
     for t in range(90):
         if t >= 60:
             where, at = looks.due(domain, weights[t], t)
@@ -224,23 +235,26 @@ def test_clocks_of_places_are_those_of_the_words(d):
                 weights[:t, s].tolist(),
                 ((looks.probes + 1) / 4).tolist(),
                 members.lengthscale[s].tolist(),
+                kernels,
                 1.0,
                 outcomes[:t, :, s].tolist(),
             )
             assert (looks.unseen[s].tolist(), float(looks.since[s])) == (clocks, since)
             assert looks.at_once[s].nonzero().flatten().tolist() == sorted(at_once)
-            tau = math.sqrt(t + 300)
-            late = {i for i in range(64) if clocks[i] >= tau and since >= tau / 8}
             if t >= 60:
-                due = at_once or late
+                waiting = plain_looking.late(clocks, weights[t, s].tolist(), kernels, 1.0, t)
+                due = at_once or (waiting if since >= math.sqrt(t + 300) / 8 else set())
+                unsettled += sum(clock >= math.sqrt(t + 300) for clock in clocks) - len(waiting)
                 assert bool(where[s]) == bool(due)
                 if due:
                     first = max(sorted(due), key=lambda i: clocks[i])
                     assert at[s].tolist() == looks.probes[first].tolist()
             followed += len(at_once)
         assert looks.longest.tolist() == looks.unseen.max(-1).values.tolist()
-        looks.examine(played[t], weights[t], t, LookOutcome(*outcomes[t]))
+        looked = looks.is_look(played[t], weights[t], t)
+        looks.examine(played[t], weights[t], t, LookOutcome(looked, *outcomes[t]))
     assert followed > 10
+    assert unsettled > 10
 
 
 def test_a_look_that_meets_a_slope_is_followed_until_one_pays_more_than_the_best_point_known():
@@ -256,7 +270,7 @@ def test_a_look_that_meets_a_slope_is_followed_until_one_pays_more_than_the_best
         hill = float((-((x - 0.2) / 0.15).square().sum() / 2).exp())
         learn(t, x, hill + 0.02 * float(torch.randn((), generator=g)))
     far = int((looks.probes - 0.9).norm(dim=-1).argmin())
-    looks.unseen[0, far], looks.since[0] = 1e3, 1e3
+    looks.unseen[0, far], looks.since[0] = 60, 60
     x = policy.choose(50.0).arm
     assert torch.equal(x[0], looks.probes[far])
     dull, slope = copy.deepcopy(policy), 0.6
@@ -279,11 +293,11 @@ def test_a_look_that_meets_a_slope_is_followed_until_one_pays_more_than_the_best
 def test_at_most_eight_places_are_looked_at_within_a_deadline():
     domain = Domain(torch.tensor([[0.0] * 4, [1.0] * 4]).double())
     policy = recipes.auto(domain, look_again=2.0)
-    x, looks = torch.full((1, 4), 0.5).double(), []
+    x, looks, weights = torch.full((1, 4), 0.5).double(), [], believe_nothing_changes(policy)
     for t in range(400):
-        due, there = policy.looks.due(domain, policy.sharing.weights, t)
+        due, there = policy.looks.due(domain, weights, t)
         looks.append(bool(due[0]))
-        policy.looks.examine(torch.where(due.unsqueeze(-1), there, x), policy.sharing.weights, t)
+        policy.looks.examine(torch.where(due.unsqueeze(-1), there, x), weights, t)
     for t in range(300):
         assert sum(looks[t : t + int(policy.looks.tau(t))]) <= 8
     assert sum(looks) > 30
@@ -292,7 +306,7 @@ def test_at_most_eight_places_are_looked_at_within_a_deadline():
 def test_a_context_and_other_bounds_hold_back_what_they_leave_out():
     box = Domain(torch.tensor([[0.0, 0.0], [1.0, 1.0]]).double())
     policy = recipes.auto(box, replicates=2)
-    looks, weights = policy.looks, policy.sharing.weights
+    looks, weights = policy.looks, believe_nothing_changes(policy)
     looks.unseen, looks.since = looks.unseen + 1e3, looks.since + 1e3
     left = Domain(torch.tensor([[0.0, 0.0], [0.4, 1.0]]).double())
     contexts = torch.tensor([0.1, 0.9]).double()
@@ -318,6 +332,7 @@ def test_what_is_pending_examines_and_an_answer_that_is_given_up_does_not(over):
         looks.unseen = torch.where(torch.arange(8) >= 6, 1e6, looks.unseen)
     else:
         play_points(policy, 6)
+        believe_nothing_changes(policy)
         looks.unseen, looks.since = looks.unseen + 1e3, looks.since + 1e3
     before = looks.state_dict()
     with policy.expecting(31.0) as expect:

@@ -58,18 +58,37 @@ def likeness(x, z, weight, lengthscales):
     return sum(w * matern(x, z, scale) ** 2 for w, scale in zip(weight, lengthscales, strict=True))
 
 
-def places(played, weights, probes, lengthscales, every, outcomes=None):
+def over_time(gap, rate, timescale):
+    """Kernel over time: exponential forgetting, or Matern of smoothness 3/2 with a finite time-scale."""
+    if timescale < math.inf:
+        r = math.sqrt(3) * gap / timescale
+        return (1 + r) * math.exp(-r)
+    return (1 - rate) ** (gap / 2)
+
+
+def late(unseen, weight, kernels, every, t):
+    """The probes whose clocks have reached the deadline after t observations, and that are settled: the members, with
+    these pairs of rate and time-scale, take for at least half what they were what was seen so long ago."""
+
+    def is_settled(clock):
+        return sum(w * over_time(clock, *of) ** 2 for w, of in zip(weight, kernels, strict=True)) >= 0.5
+
+    return {i for i, u in enumerate(unseen) if u >= every * math.sqrt(t + 300) and is_settled(u)}
+
+
+def places(played, weights, probes, lengthscales, kernels, every, outcomes=None):
     """Observations since each of the probes was examined, since the latest look, and the probes due at once, after
-    points of the unit cube were played under weights of the members (a list for each play) with these length-scales.
-    ``outcomes``: for each play its reward, prediction, noise and the largest mean of the points held."""
+    points of the unit cube were played under weights of the members (a list for each play) with these length-scales and
+    ``kernels`` over time. ``outcomes``: for each play its reward, prediction, noise and the largest mean of the points
+    held."""
     unseen, since, at_once = [0] * len(probes), 0, set()
     for t, (x, weight) in enumerate(zip(played, weights, strict=True)):
         like = [likeness(x, probe, weight, lengthscales) for probe in probes]
         tau = every * math.sqrt(t + 300)
-        late = {i for i, u in enumerate(unseen) if u >= tau}
+        waiting = late(unseen, weight, kernels, every, t)
         seen = {i for i, own in enumerate(like) if own >= 0.5}
-        since = 0 if seen & late else since + 1
-        looked = bool(seen & (late | at_once))
+        since = 0 if seen & waiting else since + 1
+        looked = bool(seen & (waiting | at_once))
         unseen = [0 if i in seen else u + 1 for i, u in enumerate(unseen)]
         at_once = at_once - seen
         if looked and outcomes is not None:
