@@ -50,9 +50,9 @@ class PointAveraging(Policy):
       observations. A member with its refinements is one predictor, so the bound of ``FixedShare`` holds.
     * A member ``behind`` nats behind the best, to which one reward adds at most half, is replaced by the heaviest,
       except for its kernel over time. If it remembers longer, old observations misled it, and it starts from its prior.
-    * With ``look_again``, 64 points spread over the domain have clocks. If the members believe that little has changed, a
-      point that has not been examined for too long is played, however bad they take it to be, and points around it next
-      if it pays much more than they predicted (``LookingAtPoints``).
+    * With ``look_again``, 64 points spread over the domain have clocks. While the members believe that little changes,
+      a point that has not been examined for too long is played, however bad they take it to be, and points around it
+      next if it pays much more than they predicted (``LookingAtPoints``).
 
     Args:
         domain: where points may be played unless ``choose`` gets another domain.

@@ -175,12 +175,12 @@ def rising(t, x):
 UNIT = Domain(torch.tensor([[0.0], [1.0]]).double())
 
 
-def play_points(policy, horizon, available=lambda t: None):
+def play_points(policy, horizon, available=lambda t: None, mean=rising):
     played, longest = [], []
     g = torch.Generator().manual_seed(5)
     for t in range(1, horizon + 1):
         x = policy.choose(float(t), available(t)).arm
-        reward = 1e3 * (rising(t, x) + 0.05 * torch.randn(len(x), generator=g).double())
+        reward = 1e3 * (mean(t, x) + 0.05 * torch.randn(len(x), generator=g).double())
         policy.learn(Observation(float(t), x, reward))
         played.append(x)
         longest.append(float(policy.trace()["longest_unseen"].max()))
@@ -207,6 +207,17 @@ def test_a_region_of_a_domain_that_rises_is_found_and_no_place_waits_for_longer_
     for t, unseen in enumerate(longest, 1):
         assert unseen <= 2 * policy.looks.tau(t)  # fewer than eight balls cover the interval
     assert max(longest) > policy.looks.tau(1)  # so there was something to keep
+
+
+def test_where_everything_moves_the_upper_bound_decides_what_is_played():
+    def moving(t, x):
+        return hill(x, 0.5 + 0.4 * math.sin(t / 5))
+
+    policy = small(look_again=1.0)
+    played, longest = play_points(policy, 80, mean=moving)
+    assert max(longest) > policy.looks.tau(80)  # so a look would have been due
+    after = played[policy.search.initial :]
+    assert not (after == policy.looks.probes.squeeze(-1)).any()
 
 
 @pytest.mark.parametrize("d", [1, 3])
