@@ -532,7 +532,7 @@ class PathwisePointDraw(IndependentDraws):
     def at_step(cls, model: OnlineGP, step: StepContext) -> PathwisePointDraw:
         """The draws of one step of a policy, from the policy's seeds."""
         width = 1.0 if step.width is None else step.width
-        return cls(model, width, time=step.time, seeds=step.seeds() or (0,))
+        return cls(model, width, time=step.time, seeds=step.seeds() or ())
 
     @torch.no_grad()
     def _draw(self, k: int) -> list[_PointDraw]:

@@ -214,6 +214,22 @@ def test_members_draw_from_their_kernels_that_see_some_columns(batch):
     assert_drawn_as_alone(model, kernels, torch.rand(4, 1, 1, 2).double())
 
 
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_a_policy_over_listed_inputs_makes_another_draw_at_each_step_and_in_each_replicate(space, batch):
+    arms = torch.linspace(0, 1, 9).double().unsqueeze(-1)
+
+    def indices(batch, **seeds):
+        model = OnlineGP(space, 0.1, input_dim=1, batch_shape=batch)
+        policy = IndexPolicy(model, PathwisePointDraw, choices=arms, **seeds)
+        return torch.stack([policy.choose(step).why["index"] for step in range(4)])
+
+    values = torch.cat([indices(batch, seed=seed) for seed in (1, 2)])
+    assert len(values.unique()) == values.numel()
+    for k in range(values.shape[1]):
+        alone = indices((1,), seed=1, first_replicate=k)
+        torch.testing.assert_close(alone[:, 0], values[:4, k])
+
+
 def test_a_draw_is_a_function_with_a_gradient():
     model = taught_model(TIME_KERNELS["forgetting"])
     draw = PathwisePointDraw(model, 1.0, time=9.0, seeds=[1])

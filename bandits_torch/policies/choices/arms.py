@@ -262,8 +262,14 @@ class ListedArms(ArmsWithModel):
         return self._moments(self.inputs(time))
 
     def step(self, time: float, width: Tensor | None, streams: ReplicateStreams) -> StepContext:
-        """With normal numbers for every arm, and the model's inputs of all arms."""
-        return StepContext(time, width, base_samples=self._normal(streams), choices=lambda: self._rows(time))
+        """With normal numbers for every arm, a seed for each replicate, and the model's inputs of all arms."""
+        return StepContext(
+            time,
+            width,
+            base_samples=self._normal(streams),
+            seeds=lambda: (2**24 * streams.uniform()).long().tolist(),
+            choices=lambda: self._rows(time),
+        )
 
 
 def best_available(scores: Tensor, available: Tensor | None) -> tuple[Tensor, Tensor]:
