@@ -7,6 +7,7 @@ import torch
 
 from bandits_torch import ArmGP, AskTell, load_policy, recipes, save_policy
 from bandits_torch.checkpoint import described
+from bandits_torch.policies import CentredPolicy, CostlyMoves, LatentRewards
 from bandits_torch.policies.counted import as_gaussian, in_rewards
 from bandits_torch.state import differing
 from tests.reference.asking import alike, refused
@@ -232,6 +233,10 @@ NO_SYSTEM = [
         r"it learns the unit by itself\), got .ModelAveraging",
     ),
     (lambda: AskTell(gp(**FACTOR), rewards="binary"), "form='factor'"),
+    (
+        lambda: CentredPolicy(CostlyMoves(LatentRewards(gp(), "binary")), 0.5),
+        "policy must be one that learns any numbers, not 0 and 1, or counts, got 'CostlyMoves'",
+    ),
     *(
         (lambda one=one: AskTell(gp(), standardise=one).predict(0.0, latent=True), LATENT)
         for one in (False, True)

@@ -129,11 +129,15 @@ class CentredPolicy(WrappingPolicy):
         policy: it learns the differences.
         prior_mean: in units of reward.
 
-    Source: ours, a shift of the rewards. Raises ValueError for a ``prior_mean`` that is not a finite number.
+    Source: ours, a shift of the rewards. Raises ValueError for a ``prior_mean`` that is not a finite number, and for a
+    policy that learns rewards of 0 and 1, or counts (``LatentRewards``).
     """
 
     def __init__(self, policy: Policy, prior_mean: float) -> None:
         self._around(policy)
+        shifts = not hasattr(policy, "latent_marginals")
+        expected = "one that learns any numbers, not 0 and 1, or counts"
+        validation.require(shifts, "policy", type(policy).__name__, expected)
         self.prior_mean = validation.finite_number("prior_mean", prior_mean)
 
     def learn(self, observation: Observation) -> None:
