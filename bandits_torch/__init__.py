@@ -76,7 +76,7 @@ if not TYPE_CHECKING:  # with __getattr__, type checkers would accept any name
         if name in _HOME_OF:
             globals()[name] = getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
             return globals()[name]
-        if not name.startswith("_") and find_spec(f"{__name__}.{name}"):
+        if name.isidentifier() and not name.startswith("_") and find_spec(f"{__name__}.{name}"):
             return import_module(f"{__name__}.{name}")
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -122,6 +122,7 @@ def test_names_are_imported_when_they_are_asked_for():
     for name in bandits_torch.__all__:
         assert name in done.stdout
         assert getattr(bandits_torch, name) is not None
+    assert not any(hasattr(bandits_torch, name) for name in ("nothing.loop", "run.", "", "_version."))
     assert "AttributeError: module 'bandits_torch' has no attribute 'nothing'" in done.stderr
 
 
