@@ -303,20 +303,21 @@ def run_sweep(
     whole = Block(replicates, horizon, 0, seed)
     cells = [out / "cells" / key for key in keys_of(make_cells(swept, players, whole, block, capture))]
     with _alone(out):
-        finished, table = sum(path.exists() for path in cells), out / _TABLE
-        there = table.exists()
+        finished, table = [path for path in cells if path.exists()], out / _TABLE
         is_ours = table.is_file() and table.read_bytes()[:200].splitlines()[:1] == [
             ",".join(_COLUMNS).encode()
         ]
-        unfinished = f"{finished} finished cells of this sweep", f"remove {str(out / 'cells')!r}"
+        asked = {f"{one},{other},{k}" for one in swept for other in players for k in range(replicates)}
+        is_other = is_ours and not _is_of(finished, asked, table)
+        unfinished = f"{len(finished)} finished cells of this sweep", f"remove {str(out / 'cells')!r}"
         enter(
             out,
             "sweep",
-            foreign=[_TABLE] if there and not is_ours else [],
-            unfinished=unfinished if finished else None,
-            other=f"the {_TABLE} of another sweep" if there and not finished else None,
+            foreign=[_TABLE] if table.exists() and not is_ours else [],
+            unfinished=unfinished if finished and not is_other else None,
+            other=f"the {_TABLE} of another sweep" if is_other else None,
             resume=resume,
-            overwrite=overwrite and not finished,
+            overwrite=overwrite and is_other,
         )
         for path in (*(cell for cell in cells if not cell.exists()), table):
             remove_parts(path)  # a sweep that was killed may leave them
@@ -336,7 +337,8 @@ def run_sweep(
         except SweepFailed as failed:
             histories = failed.histories
             failures = [f"{title}: {failure.error}" for title, failure in failed.failures.items()]
-        console, parts = Console(), []
+        console = Console()
+        played: list[History] = []
         for name, rows in histories.items():
             if not rows:
                 continue
@@ -345,15 +347,35 @@ def run_sweep(
             title = f"{name}: {counted(steps, 'step')}, {counted(whole.replicates, 'replicate')}, seed {whole.seed}"
             console.print(results_table(title, rows, random))
             click.echo("".join(f"{line}\n" for line in why_no_error(rows)), nl=False)
-            for policy, history in rows.items():
-                totals = history.regret.sum(-1).numpy()
-                columns = (name, policy, range(history.replicates), totals, history.ms_per_step)
-                parts.append(pd.DataFrame(dict(zip(_COLUMNS, columns, strict=True))))
-        if parts:
+            played += rows.values()
+        if played:
             with atomic_write(table) as file:
-                pd.concat(parts, ignore_index=True).to_csv(file, index=False, float_format="%.10g")
+                file.write(_csv(played).encode())
             click.echo(f"wrote {table}")
         return failures
+
+
+def _csv(histories: Sequence[History]) -> str:
+    """The table of these histories."""
+    parts = []
+    for history in histories:
+        first, totals = history.meta["first_replicate"], history.regret.sum(-1).numpy()
+        replicates = range(first, first + history.replicates)
+        columns = (history.meta["problem"], history.meta["policy"], replicates, totals, history.ms_per_step)
+        parts.append(pd.DataFrame(dict(zip(_COLUMNS, columns, strict=True))))
+    return pd.concat(parts).to_csv(index=False, float_format="%.10g")
+
+
+def _is_of(cells: Sequence[Path], rows: set[str], table: Path) -> bool:
+    """Whether the table is of the sweep with these finished cells and ``rows`` (problem, policy, replicate): it has no
+    other rows, and one of a cell."""
+
+    def totals(csv: str) -> set[str]:  # the last column is a time
+        return {line.rpartition(",")[0] for line in csv.splitlines()[1:]}
+
+    there = totals(table.read_text(encoding="utf-8", errors="replace"))
+    fits = {line.rpartition(",")[0] for line in there} <= rows
+    return fits and any(there & totals(_csv([History.load(cell)])) for cell in cells)
 
 
 # --- the folder ---

@@ -256,6 +256,13 @@ def test_the_table_of_another_sweep_is_replaced_only_when_that_is_said(out):
     call(*sweep, 6, *OVERWRITE)
     assert held(out)["sweep.csv"] != before["sweep.csv"]
     assert before.items() - held(out).items() == {("sweep.csv", before["sweep.csv"])}
+    for flags in ([], RESUME):  # although all cells are finished
+        refused("out holds the sweep.csv of another sweep", out, *sweep, 5, *flags)
+    call(*sweep, 5, *OVERWRITE)
+    assert held(out)["sweep.csv"] == before["sweep.csv"]
+    call(*sweep, 5, *RESUME)
+    call(*sweep, 5, *RESUME, "--policies", "random,ucb1")
+    refused("out holds the sweep.csv of another sweep", out, *sweep, 5, *RESUME)
 
 
 @pytest.mark.parametrize("finished", [False, True])
