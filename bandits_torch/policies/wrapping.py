@@ -288,7 +288,8 @@ class DoublingTrick(WrappingPolicy):
         self.first = validation.positive_integer("first", first)
         self._begin_phase(0)
 
-    def _begin_phase(self, phase: int) -> None:
+    def _policy_of(self, phase: int) -> Policy:
+        """A new policy for a phase."""
         policy = self.base(self.first * 2**phase)
         validation.instance("base", policy, Policy, "a function that makes a policy for a horizon")
         inside: Any = policy
@@ -301,8 +302,11 @@ class DoublingTrick(WrappingPolicy):
             now = (policy.replicates, policy.num_arms, policy.dim)
             expected = f"the same replicates, arms and dimension as before, {before}"
             validation.require(now == before, "base", now, expected)
+        return policy
+
+    def _begin_phase(self, phase: int, policy: Policy | None = None) -> None:
+        self._around(policy or self._policy_of(phase))
         self.phase, self._count = phase, 0
-        self._around(policy)
 
     @property
     def knows_past(self) -> bool:  # type: ignore[override]
@@ -317,13 +321,16 @@ class DoublingTrick(WrappingPolicy):
         return one if natural_in(one, "phase", self.phase) == self.phase else None
 
     def learn(self, observation: Observation) -> None:
-        """The phase's policy learns; after T_k observations the next phase begins."""
+        """The phase's policy learns; after T_k observations the next phase begins. If ``base`` fails, nothing
+        changes."""
         if self._inside(observation) is None:
             return
+        is_last = self._count + 1 == self.first * 2**self.phase
+        following = self._policy_of(self.phase + 1) if is_last else None
         self.policy.learn(observation)
         self._count += 1
-        if self._count == self.first * 2**self.phase:
-            self._begin_phase(self.phase + 1)
+        if is_last:
+            self._begin_phase(self.phase + 1, following)
 
     def trace(self) -> dict[str, Tensor | float]:
         return self.policy.trace() | {"phase": float(self.phase)}

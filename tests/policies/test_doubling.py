@@ -100,6 +100,7 @@ def test_what_does_not_fit_is_refused(tmp_path):
     zero = torch.zeros(1, dtype=torch.long)
     first, last = (Observation(float(t), zero, torch.zeros(1).double(), {}) for t in (1, 2))
     grows.learn(first)
+    before = grows.state_dict()
     other_base = DoublingTrick(lambda horizon: sliding(2 * horizon), first=4)
     nested = DoublingTrick(sliding, first=2)
     of_no_phase = Observation(0.0, zero, torch.ones(1).double(), {"phase": "b"})
@@ -115,6 +116,7 @@ def test_what_does_not_fit_is_refused(tmp_path):
     }.items():
         with pytest.raises(ValueError, match=message):
             call()
+    assert not differing(before, grows.state_dict())
 
 
 def test_reset_begins_again_and_one_replicate_begins_its_phase_again():
