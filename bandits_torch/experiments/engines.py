@@ -306,8 +306,9 @@ def processes(cells: Sequence[Cell], threads: int, jobs: int) -> Iterator[tuple[
     folder = tempfile.TemporaryDirectory(prefix="bandits_torch-")
     try:
         with _interrupts_held_back():
+            dtype = torch.get_default_dtype()
             pairs = [(Path(folder.name) / str(number), cell) for number, cell in enumerate(cells)]
-            waiting = {pool.submit(_play_into, *pair, threads): pair for pair in pairs}
+            waiting = {pool.submit(_play_into, *pair, threads, dtype): pair for pair in pairs}
         for future in as_completed(waiting):
             file, cell = waiting[future]
             try:
@@ -365,7 +366,8 @@ def on_ray(cells: Sequence[Cell], threads: int, jobs: int) -> Iterator[tuple[Cel
         ray.init(num_cpus=threads * jobs, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     try:
         task = ray.remote(num_cpus=threads, max_retries=1)(_play_packed)
-        waiting = {task.remote(cell, threads): cell for cell in cells}
+        dtype = torch.get_default_dtype()
+        waiting = {task.remote(cell, threads, dtype): cell for cell in cells}
         while waiting:
             (done, *_), _rest = ray.wait(list(waiting))
             cell = waiting.pop(done)
@@ -403,13 +405,15 @@ def find_engine(name: str, threads: int, jobs: int | None) -> tuple[Engine, int]
     return ENGINES[name], jobs
 
 
-def _play_packed(cell: Cell, threads: int) -> bytes:
-    """``play``, with its outcome pickled, because tensors would be sent as open files."""
+def _play_packed(cell: Cell, threads: int, dtype: torch.dtype) -> bytes:
+    """``play`` under the caller's default ``dtype``, in which GPyTorch's kernels round numbers. The outcome is pickled,
+    because tensors would be sent as open files."""
+    torch.set_default_dtype(dtype)
     return pickle.dumps(play(cell, threads))
 
 
-def _play_into(file: Path, cell: Cell, threads: int) -> None:
-    file.write_bytes(_play_packed(cell, threads))
+def _play_into(file: Path, *given: Any) -> None:
+    file.write_bytes(_play_packed(*given))
 
 
 def _require_importable(cells: Sequence[Cell]) -> None:

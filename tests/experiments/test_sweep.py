@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import MappingProxyType
@@ -135,8 +136,12 @@ def test_the_horizon_is_cut_to_the_problems_own():
     assert torch.equal(histories["endless"]["random"].rewards[:, :4], histories["short"]["random"].rewards)
 
 
-def test_processes_give_what_the_local_runner_gives_bit_for_bit_and_name_a_cell_that_fails(monkeypatch):
+def test_processes_give_what_the_local_runner_gives_bit_for_bit_and_name_a_cell_that_fails(
+    monkeypatch, request
+):
     monkeypatch.setattr(engines, "cores", lambda: 2)
+    request.addfinalizer(partial(torch.set_default_dtype, torch.get_default_dtype()))
+    torch.set_default_dtype(torch.float64)  # as users of BoTorch do; kernels then round numbers otherwise
     local = sweep(PROBLEMS, POLICIES, 25, replicates=3, block=2)
     policies = {"bad": RecipeSetting("sw_gp_ucb", {"window": 0})} | POLICIES
     with pytest.raises(SweepFailed, match="switch, bad, replicates 0 to 1: ValueError: window") as got:
