@@ -9,7 +9,7 @@ import pickle
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from numbers import Integral
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ class PB2(PopulationBasedTraining):
             ``tune.grid_search``. A trial whose configuration lacks a name begins at a Sobol point.
         quantile_fraction: from 0 to 0.5, the share of trials whose weights are copied, and of those that copy them.
         log_config, require_attrs, synch: as in Ray.
-        custom_explore_fn: changes the chosen configuration, and returns it.
+        custom_explore_fn: changes the chosen configuration, and returns it, with a value for every name.
 
     Attributes:
         population: the members and the model of their gains.
@@ -127,7 +127,7 @@ class PB2(PopulationBasedTraining):
         """Learn the trial's gain and decide, as ``PopulationBasedTraining`` does."""
         time, score = result.get(self._time_attr), result.get(self._metric)
         if time is not None and score is not None:
-            numbers = self._numbers(trial.config)
+            numbers = self._numbers("trial.config", trial.config)
             self.population.meet(trial.trial_id, numbers, time, self._metric_op * float(score))
         self._saved = False
         decision = super().on_trial_result(tune_controller, trial, result)
@@ -152,7 +152,8 @@ class PB2(PopulationBasedTraining):
 
     def _save_trial_state(self, state: Any, time: Any, result: dict[str, Any], trial: Trial) -> float:
         score = float(super()._save_trial_state(state, time, result, trial))
-        self.population.report(trial.trial_id, self._numbers(trial.config), float(time), score)
+        numbers = self._numbers("trial.config", trial.config)
+        self.population.report(trial.trial_id, numbers, float(time), score)
         if not math.isfinite(score):
             state.last_score = -math.inf  # Ray would leave a trial out whose score is not a number, for good
         self._saved = True
@@ -174,7 +175,10 @@ class PB2(PopulationBasedTraining):
         if self._custom_explore_fn is not None:
             config = self._custom_explore_fn(config)
             validation.instance("custom_explore_fn(config)", config, dict, "a configuration")
-        self.population.move(member, source, self._numbers(config))
+            kept = all(_at(config, path, _ABSENT) is not _ABSENT for path in self._paths.values())
+            expected = f"a configuration with each of {', '.join(self._paths)}"
+            validation.require(kept, "custom_explore_fn(config)", config, expected)
+        self.population.move(member, source, self._numbers("custom_explore_fn(config)", config))
         return config, {}
 
     # -- state -----------------------------------------------------------------------------------------
@@ -215,9 +219,13 @@ class PB2(PopulationBasedTraining):
         self._next_perturbation_sync = kept["next"]
         return kept["trials"]
 
-    def _numbers(self, config: Mapping[str, Any]) -> dict[str, float]:
-        given = {name: _at(config, self._paths[name]) for name in self.population.space.axes}
-        return {name: self._entries[name].number(value) for name, value in given.items()}
+    def _numbers(self, what: str, config: Mapping[str, Any]) -> dict[str, float]:
+        """The numbers of a configuration's values, by name; ``what`` the configuration is called in errors."""
+        paths = {name: self._paths[name] for name in self.population.space.axes}
+        return {
+            name: self._entries[name].number(what + _keys(path), _at(config, path))
+            for name, path in paths.items()
+        }
 
     def _values(self, numbers: Mapping[str, float], like: Mapping[str, Any]) -> dict[str, Any]:
         return {
@@ -246,12 +254,20 @@ class _Entry:
         """Whether there is a value; None is one of categories only."""
         return value is not _ABSENT and (value is not None or bool(self.categories))
 
-    def number(self, value: Any) -> float:
-        """The number of a value: the nearest in the range; for categories its position, or -1."""
+    def number(self, name: str, value: Any) -> float:
+        """The number of a value: the nearest in the range; for categories its position, or -1.
+
+        Raises ValueError, which calls the value ``name``, if it is no number.
+        """
         if self.categories:
             return float(_place(value, self.categories))
         assert self.range is not None
-        return min(max(float(value), self.range.low), self.range.high)
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            number = math.nan
+        validation.require(not math.isnan(number), name, value, "a number")
+        return min(max(number, self.range.low), self.range.high)
 
     def value(self, number: float, like: Any) -> Any:
         """The value at a number, of the type of the value ``like`` that it replaces."""
@@ -284,7 +300,7 @@ def _leaves(bounds: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[
 
 
 def _entry(path: tuple[str, ...], given: Any) -> _Entry:
-    name = "hyperparam_bounds" + "".join(f"[{key!r}]" for key in path)
+    name = "hyperparam_bounds" + _keys(path)
     if isinstance(given, Categorical | Mapping):
         values = list(given["grid_search"] if isinstance(given, Mapping) else given.categories)
         validation.require(len(values) > 0, name, given, "at least one value")
@@ -292,14 +308,18 @@ def _entry(path: tuple[str, ...], given: Any) -> _Entry:
         count = len(different)
         return _Entry(Range(choices=count) if count > 1 else None, categories=different)
     sampler = given.get_sampler() if isinstance(given, Float | Integer) else None
-    step = float(sampler.q) if isinstance(sampler, Quantized) else None
+    step = sampler.q if isinstance(sampler, Quantized) else None
     sampler = sampler.sampler if isinstance(sampler, Quantized) else sampler
     if isinstance(given, Float | Integer) and not isinstance(sampler, Normal):
         whole: bool | None = isinstance(given, Integer)
+        ends = (given.lower, given.upper, 1 if step is None else step)
+        validation.require(
+            all(isinstance(end, Real) for end in ends), name, ends, "numbers (low, high, step)"
+        )
         # The upper end of integers without a larger step is excluded.
         low, high = given.lower, given.upper - (whole and step in (None, 1.0))
         log, both = isinstance(sampler, LogUniform), False
-        step = step or (1.0 if whole else None)
+        step = float(step) if step else 1.0 if whole else None
     else:
         two = isinstance(given, list | tuple) and len(given) == 2
         two = two and all(validation.is_number(end) for end in given)
@@ -311,6 +331,10 @@ def _entry(path: tuple[str, ...], given: Any) -> _Entry:
     validation.require(ordered, name, given, "finite, low <= high")
     axis = Range(float(low), float(high), log, step, both=both) if low < high else None
     return _Entry(axis, float(low), whole)
+
+
+def _keys(path: tuple[str, ...]) -> str:
+    return "".join(f"[{key!r}]" for key in path)
 
 
 def _at(config: Mapping[str, Any], path: tuple[str, ...], absent: Any = None) -> Any:

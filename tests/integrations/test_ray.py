@@ -100,8 +100,27 @@ def test_a_custom_function_has_the_last_word_and_is_what_is_learned():
     assert any(config.get("touched") for config in seen)
     halves = {round(s.columns[0], 6) for s, _ in scheduler.population.gains}
     assert halves == {0.5, round(float(Range(1e-4, 1.0, log=True).encode(0.5)), 6)}
-    with pytest.raises(ValueError, match="custom_explore_fn"):
-        played({"lr": [1e-4, 1.0]}, {"lr": 0.01}, custom_explore_fn=lambda config: None)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (None, " must be a configuration, "),
+        ({}, " must be a configuration with each of lr, kind, got {}"),
+        ({"lr": 0.5}, " must be a configuration with each of lr, kind, "),
+        ({"lr": "fast", "kind": "a"}, r"\['lr'\] must be a number, got 'fast'"),
+        ({"lr": math.nan, "kind": "a"}, r"\['lr'\] must be a number, got nan"),
+    ],
+)
+def test_what_a_custom_function_returns_is_refused_by_name(changed, said):
+    bounds, start = {"lr": [1e-4, 1.0], "kind": tune.choice(["a", "b"])}, {"lr": 0.01, "kind": "a"}
+    with pytest.raises(ValueError, match=rf"^custom_explore_fn\(config\){said}"):
+        played(bounds, start, custom_explore_fn=lambda config: changed)
+
+
+def test_a_start_that_is_no_number_is_refused_by_name():
+    with pytest.raises(ValueError, match=r"^trial\.config\['lr'\] must be a number, got 'fast'"):
+        played({"lr": [1e-4, 1.0]}, {"lr": "fast"}, Breaking(0, 0.0))
 
 
 def test_42180_new_values_are_of_the_types_that_python_has_and_the_trial_had():
@@ -190,6 +209,8 @@ def test_one_value_is_no_choice_and_stays():
         [0.0, math.inf],
         [math.nan, 1.0],
         tune.choice([]),
+        tune.randint("a", "b"),
+        tune.qrandint(1, 5, "x"),
     ],
 )
 def test_20923_what_is_no_range_is_refused_by_name(given):
