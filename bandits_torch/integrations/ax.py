@@ -164,10 +164,11 @@ class BanditNode(ExternalGenerationNode):
         unknown = [values for place, values in waiting.items() if place not in known]
         pending = [Pending(self._now, self._point(values)) for values in self._failed + unknown]
         given = {name: self._fixed[name] for name in self._axes if name in self._fixed}
-        fixed = {name: _number(self._parameters[name], value) for name, value in given.items()}
-        domain = self._space.domain(fixed=fixed) if fixed else None
-        (choice,) = self._policy.choose_many(self._now, 1, domain, pending)
-        numbers = self._space.decode(choice.arm[0])
+        numbers = {name: _number(self._parameters[name], value) for name, value in given.items()}
+        if numbers.keys() != self._axes.keys():  # otherwise nothing is left to choose
+            domain = self._space.domain(fixed=numbers) if numbers else None
+            (choice,) = self._policy.choose_many(self._now, 1, domain, pending)
+            numbers = self._space.decode(choice.arm[0])
         found = {name: _value(one, numbers.get(name)) for name, one in self._parameters.items()} | self._fixed
         self._given.add(self._values(found))
         self._completed.discard(self._values(found))

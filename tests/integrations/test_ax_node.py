@@ -141,6 +141,8 @@ def test_fixed_parameters_and_disabled_ones_have_their_values():
     client._experiment.disable_parameters_in_search_space({"size": 64, "x": 0.5})
     (values,) = client.get_next_trials(1, fixed_parameters={"layers": 2}).values()
     assert (values["size"], values["x"], values["layers"]) == (64, 0.5, 2)
+    every = {"x": 0.5, "rate": 0.01, "layers": 2, "kind": "c", "size": 64}
+    assert list(client.get_next_trials(2, fixed_parameters=every).values()) == [every, every]
 
 
 def test_a_parameter_that_is_added_has_its_backfill_value_in_earlier_trials():
