@@ -31,8 +31,9 @@ class BanditSampler(BaseSampler):
 
     Every parameter ever suggested has coordinates in the policy's unit cube: one for a float or an integer (its
     logarithm with ``log=True``), and one per choice for a categorical parameter. If a trial did not suggest a parameter
-    because of a condition, the policy learns it at the middle of the parameter's range. A new parameter is first
-    sampled by ``independent_sampler``. Then the policy is built again over the larger cube and learns all trials again.
+    because of a condition, the policy learns it at the middle of the parameter's range. If an enqueued trial gives some
+    values, the others are chosen for these. A new parameter is first sampled by ``independent_sampler``. Then the
+    policy is built again over the larger cube and learns all trials again.
 
     Running trials count as pending (``Policy.choose_many``): they lower the variance and leave the mean unchanged. So
     ``n_jobs`` works, and so do several processes on one storage; a process sees which parameters the running trials of
@@ -141,9 +142,16 @@ class BanditSampler(BaseSampler):
             held = axes.keys() - search_space.keys()  # of one value now, or set by another sampler
             last = [(name, t) for t in trials for name in t.params if name in held]
             values = {name: t.distributions[name].to_internal_repr(t.params[name]) for name, t in last}
-            domain = self._space.domain(ranges, values)
-            (choice,) = self._policy.choose_many(now, 1, domain, pending)
-            self._asked[trial.number] = self._space.snap(choice.arm)
+            for name, value in trial.system_attrs.get("fixed_params", {}).items():  # of an enqueued trial
+                if name in search_space:
+                    low, high = _ends(search_space[name])
+                    values[name] = min(max(search_space[name].to_internal_repr(value), low), high)
+            point = self._space.encode(values).unsqueeze(0)
+            if values.keys() != axes.keys():  # otherwise nothing is left to choose
+                domain = self._space.domain(ranges, values)
+                (choice,) = self._policy.choose_many(now, 1, domain, pending)
+                point = choice.arm
+            self._asked[trial.number] = self._space.snap(point)
             numbers = self._space.decode(self._asked[trial.number][0])
             return {name: _value(given, numbers[name]) for name, given in search_space.items()}
 

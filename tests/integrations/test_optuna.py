@@ -187,6 +187,22 @@ def test_a_parameter_that_another_sampler_has_fixed_keeps_its_value():
     assert x == pytest.approx(0.9)
 
 
+@pytest.mark.parametrize("given", [{"x": 0.9}, {"kind": "a"}, {"x": 2.0}, {"x": 0.1, "y": 3, "kind": "a"}])
+@pytest.mark.filterwarnings("ignore:Fixed parameter x with value 2.0 is out of range")
+def test_the_values_of_an_enqueued_trial_are_known_when_the_others_are_sampled(given):
+    sampler = BanditSampler(Recorded(), seed=0)
+    study = study_of(sampler)
+    space = {"x": FloatDistribution(0, 1), "y": IntDistribution(1, 9), "kind": CategoricalDistribution("ab")}
+    study.tell(study.ask(space), 0.0)
+    study.enqueue_trial(given)
+    trial = study.ask(space)
+    trial.suggest_float("new", 0, 1)  # Optuna asks the sampler as soon as a value is not given
+    params = trial.params
+    asked = sampler._space.decode(sampler._asked[1][0])
+    assert asked["x"] == pytest.approx(min(params["x"], 1.0))
+    assert (asked["y"], "ab"[int(asked["kind"])]) == (params["y"], params["kind"])
+
+
 def test_running_trials_are_pending_wherever_they_run():
     storage = optuna.storages.InMemoryStorage()
     space = {"x": FloatDistribution(0, 1), "n": IntDistribution(1, 9), "k": CategoricalDistribution("ab")}
