@@ -61,7 +61,8 @@ class TimeVaryingUCBGenerator(Generator):
         clock: ``"shots"``, the number of a row; or ``"time"``, the column ``time`` of the data in seconds, as for
             Xopt's generator. The next shot is then expected ``added_time`` seconds from now.
         max_travel_distances: how far each variable may move from the last shot of the data, as a share of its range, as
-            in Xopt's generators. None: no limit. The first shot has no limit.
+            in Xopt's generators. None: no limit. The first shot has no limit. A last shot outside the ranges, because
+            they have changed since, counts as the nearest point within them.
         move_price: price of a move of a variable across its whole range, in units of the objective
             (``CostlyMoves``). Not with constraints, because staying at the previous shot may break them by now.
         capacity, options: see ``auto_over_points``; ``options`` such as ``{"refine_every": 10}``.
@@ -74,7 +75,8 @@ class TimeVaryingUCBGenerator(Generator):
 
     Raises ValueError (Xopt's ``VOCSError``) for several objectives, and for discrete or contextual variables. Raises
     ValueError for an objective to explore, ``max_travel_distances`` that are not one number above 0 for each variable,
-    and a ``move_price`` with constraints.
+    a ``move_price`` with constraints, and a value in the data that is neither missing nor a number up to 1e140 in size.
+    The error names its row, which must be removed (``remove_data``).
     """
 
     name = "time_varying_ucb"
@@ -166,16 +168,15 @@ class TimeVaryingUCBGenerator(Generator):
             self._rows = rows[:known]
         assert self._rows is not None
         d, signs = len(self.vocs.variable_names), [_sign(self.vocs), *[1.0] * (len(outputs) - 1)]
-        for row in rows[len(self._rows) :]:
-            point = torch.tensor(row[None, :d], dtype=torch.float64)
-            if not np.isfinite(row).all():
-                if np.isfinite(row[:d]).all():
-                    self._models[0].dropped(Pending(float(row[-1]), point))
-                continue
-            for model, sign, value in zip(self._models, signs, row[d:-1], strict=True):
-                reward = torch.tensor([sign * value], dtype=torch.float64)
-                model.learn(Observation(float(row[-1]), point, reward))
-        self._rows = rows
+        for k in range(len(self._rows), len(rows)):
+            row, point = rows[k], torch.tensor(rows[k : k + 1, :d], dtype=torch.float64)
+            if np.isfinite(row).all():
+                for model, sign, value in zip(self._models, signs, row[d:-1], strict=True):
+                    reward = torch.tensor([sign * value], dtype=torch.float64)
+                    model.learn(Observation(float(row[-1]), point, reward))
+            elif np.isfinite(row[:d]).all():
+                self._models[0].dropped(Pending(float(row[-1]), point))
+            self._rows = rows[: k + 1]
 
     def _numbers(self, columns: list[str]) -> np.ndarray:
         """The data, (n, columns + 1), with the time last."""
@@ -184,13 +185,22 @@ class TimeVaryingUCBGenerator(Generator):
         names = self.vocs.variable_names
         complete = {*names} <= {*self.data}
         validation.require(complete, "data", list(self.data), f"with a column for each of {names}")
-        values = self.data.reindex(columns=columns).to_numpy(dtype=float)
         if self.clock == "time":
             validation.require("time" in self.data, "data", list(self.data), "with a column 'time'")
-            times = self.data["time"].to_numpy(dtype=float)
-        else:
-            times = np.arange(len(values), dtype=float)
-        return np.column_stack([values, times])
+            columns = [*columns, "time"]
+        given = self.data.reindex(columns=columns)
+        values = given.apply(pd.to_numeric, errors="coerce").to_numpy(dtype=float)
+        large = np.isfinite(values) & (np.abs(values) > validation.largest_reward(torch.float64))
+        wrong = np.argwhere(large | (np.isnan(values) & given.notna().to_numpy()))
+        if len(wrong):
+            row, column = wrong[0]
+            place = given.index[row]
+            expected = f"a number up to 1e140 in size; remove_data([{place}]) removes its row"
+            name = f"data.loc[{place}, {columns[column]!r}]"
+            validation.require(False, name, given.iloc[row].tolist()[column], expected)
+        if self.clock == "shots":
+            values = np.column_stack([values, np.arange(len(values), dtype=float)])
+        return values
 
     def _saved_state(self) -> tuple[dict[str, Any], Sequence[Any]] | None:
         """What ``state`` holds, once. Variables and constraints take its order, since YAML sorts them by name."""

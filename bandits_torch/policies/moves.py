@@ -21,7 +21,8 @@ class CostlyMoves(WrappingPolicy):
 
     * Limits (``max_move``, over a domain): no coordinate moves further than this at a step. The inner policy chooses
       the best point within reach (``Domain.within``), so constraints, limits of measurements and fixed coordinates
-      still hold. Coordinates that are fixed at a step have no limit.
+      still hold. Coordinates that are fixed at a step have no limit. A setting outside the policy's domain, which was
+      learned from elsewhere, counts as the nearest point of its box.
     * A price (``move_price``): over arms it is paid for every switch; over a domain for a move across the whole range
       of a coordinate, and in proportion for a shorter move. With v = mean + width * deviation of the inner policy, x
       the current setting, and z the inner policy's choice, the policy moves if x is not available or
@@ -127,7 +128,8 @@ class CostlyMoves(WrappingPolicy):
         if self.domain is not None and isinstance(domain, Domain) and self.max_move is not None:
             far = self.max_move * (self.domain.bounds[1] - self.domain.bounds[0])
             if self._is_somewhere:
-                within = domain.within(*self.search.inward(self._last - far, self._last + far))
+                at = self._last.clamp(*self.domain.bounds)
+                within = domain.within(*self.search.inward(at - far, at + far))
         choice = self.policy.choose(time, within)
         arm = choice.arm if self.domain is None else self.search.values(choice.arm)
         if self._priced and self._is_somewhere:

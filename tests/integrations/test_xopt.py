@@ -1,6 +1,7 @@
 """``TimeVaryingUCBGenerator`` in Xopt: what it learns of the data, constraints, YAML."""
 
 import math
+import re
 
 import numpy as np
 import pandas as pd
@@ -315,6 +316,47 @@ def test_the_clock_may_be_the_column_of_times(monkeypatch):
         generator(clock="time").add_data(rows.drop(columns="time"))
     with pytest.raises(ValueError, match=r"^data must be with a column for each of \['a', 'b'\]"):
         generator().add_data(rows.rename(columns={"b": "B"}))
+
+
+def test_shots_enter_a_range_that_was_narrowed_away_from_the_last_shot():
+    X = session(generator(max_travel_distances=[0.1, 0.1]), _plain)
+    X.evaluate_data(pd.DataFrame({"a": [0.9], "b": [11.0]}))
+    X.generator.vocs = problem(variables={"a": [-1.0, 0.2], "b": [10.0, 30.0]})
+    for _ in range(3):
+        X.step()
+    a = X.data["a"].to_numpy()
+    assert (np.diff(np.minimum(a, 0.2)) >= -0.1 * 1.2 - 1e-9).all()
+    assert (a[1:] <= 0.2).all()
+
+
+@pytest.mark.parametrize("bad", [{"f": 1e200}, {"f": "high"}, {"a": 1e200}])
+def test_a_row_that_cannot_be_learned_is_named_and_all_others_are_learned_once(bad):
+    X = session(generator(), _plain)
+    X.step()
+    rows = pd.DataFrame({"a": [0.1, 0.2], "b": [11.0, 12.0], "f": [1.0, 2.0]}, index=[1, 2]).astype(object)
+    rows.loc[2, list(bad)] = list(bad.values())
+    name, value = *bad, *bad.values()
+    said = re.escape(f"data.loc[2, {name!r}] must be a number up to 1e140 in size; remove_data([2])")
+    for refused in (lambda: X.add_data(rows), X.step):
+        with pytest.raises(ValueError, match=f"^{said} removes its row, got {re.escape(repr(value))}"):
+            refused()
+    X.remove_data([2])
+    X.step()
+    assert int(X.generator._models[0].members.num_held.max()) == len(X.data) == 3
+
+
+def test_rows_are_learned_once_although_a_later_one_is_refused():
+    made = generator(problem(constraints=LIMIT))
+    rows = pd.DataFrame({"a": [0.1, 0.2], "b": [11.0, 12.0], "f": [1.0, 2.0], "c": [0.0, 0.1]})
+    made.add_data(rows)
+    learn, calls = made._models[1].learn, []
+    made._models[1].learn = lambda one: calls.append(one) or (1 / 0 if len(calls) == 2 else learn(one))
+    with pytest.raises(ZeroDivisionError):
+        made.add_data(rows + 0.5)
+    made._models[1].learn = learn
+    made.data = made.data.iloc[:3]
+    made.generate(1)
+    assert int(made._models[1].members.num_held.max()) == 3
 
 
 def test_a_change_that_is_refused_is_refused_again():

@@ -316,6 +316,17 @@ def test_what_does_not_fit_is_refused_by_name():
             build()
 
 
+def test_from_a_setting_outside_its_domain_a_policy_moves_as_from_the_nearest_point():
+    policy, _ = limited("gp_ucb", 1)
+    outside = torch.tensor([[3.0, 0.5]]).double()
+    policy.learn(Observation(0.0, outside, torch.zeros(1).double()))
+    choice = policy.choose(1.0)
+    low, high = policy.domain.bounds
+    moved = (choice.arm - outside.clamp(low, high)).abs() / (high - low)
+    assert float(moved.max()) <= FAR + 1e-12
+    assert bool(policy.domain.contains(choice.arm, 0.0))
+
+
 def test_a_step_that_leaves_nothing_within_reach_is_refused_and_changes_nothing():
     policy, _problem = limited("gp_ucb", 1, start_at=torch.tensor([0.1, 0.1]).double())
     before = described(policy.state_dict())
