@@ -126,11 +126,11 @@ class CentredPolicy(WrappingPolicy):
     another arm.
 
     Args:
-        policy: it learns the differences.
+        policy: it learns the differences. Its own limits and ranges of rewards are those of the differences.
         prior_mean: in units of reward.
 
-    Source: ours, a shift of the rewards. Raises ValueError for a ``prior_mean`` that is not a finite number, and for a
-    policy that learns rewards of 0 and 1, or counts (``LatentRewards``).
+    Source: ours, a shift of the rewards. Raises ValueError for a ``prior_mean`` that is no reward, not a finite number or
+    larger than 1e140, and for a policy that learns rewards of 0 and 1, or counts (``LatentRewards``).
     """
 
     def __init__(self, policy: Policy, prior_mean: float) -> None:
@@ -139,6 +139,7 @@ class CentredPolicy(WrappingPolicy):
         expected = "one that learns any numbers, not 0 and 1, or counts"
         validation.require(shifts, "policy", type(policy).__name__, expected)
         self.prior_mean = validation.finite_number("prior_mean", prior_mean)
+        validation.rewards("prior_mean", torch.tensor(self.prior_mean, dtype=torch.float64))
 
     def learn(self, observation: Observation) -> None:
         reward = validation.of_shape("reward", observation.reward, (self.replicates,))
@@ -265,7 +266,7 @@ class DoublingTrick(WrappingPolicy):
     3.4 times as much for a = 1/2, 2.5 times for a = 3/4 (the trick keeps polynomial bounds, not logarithmic ones). This
     holds for any reward functions. If they change, build the policy of every phase with a bound on the change in the
     whole run. Limits and prices of moves belong around this policy (``CostlyMoves``), because the policy of a new phase
-    does not know where the setting is.
+    does not know where the setting is, and its first move would be unlimited and free.
 
     Rewards, pending pulls and drops of choices made in an earlier phase are ignored.
 
@@ -278,8 +279,8 @@ class DoublingTrick(WrappingPolicy):
     Cost: that of the policies, and of making about log2(T / ``first``) of them.
 
     Source: Auer, Cesa-Bianchi, Freund & Schapire 2002; Besson & Kaufmann 2018 (arXiv 1803.06971), the geometric trick.
-    Raises ValueError for a ``base`` that is not a function, or whose result is not a policy, has phases itself, or has
-    other numbers of arms or replicates than before, and for a ``first`` below 1.
+    Raises ValueError for a ``base`` that is not a function, or whose result is not a policy, has phases itself, limits
+    moves, or has other numbers of arms or replicates than before, and for a ``first`` below 1.
     """
 
     def __init__(self, base: Callable[[int], Policy], *, first: int = 64) -> None:
@@ -296,6 +297,10 @@ class DoublingTrick(WrappingPolicy):
         while isinstance(inside, WrappingPolicy):  # its choices would carry the phase of the outer one alone
             doubles = isinstance(inside, DoublingTrick)
             validation.require(not doubles, "base", inside, "a function that makes a policy without phases")
+            limit = getattr(inside, "max_move", None)
+            validation.require(
+                limit is None, "max_move", limit, "None in a phase: limit moves around all phases"
+            )
             inside = inside.policy
         if phase:
             before = (self.replicates, self.num_arms, self.dim)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from gpytorch.kernels import RBFKernel
 
-from bandits_torch import load_policy, recipes, save_policy
+from bandits_torch import Domain, load_policy, recipes, save_policy
 from bandits_torch.policies import (
     CentredPolicy,
     CostlyMoves,
@@ -103,6 +103,8 @@ def test_what_does_not_fit_is_refused(tmp_path):
     before = grows.state_dict()
     other_base = DoublingTrick(lambda horizon: sliding(2 * horizon), first=4)
     nested = DoublingTrick(sliding, first=2)
+    box = Domain(torch.tensor([[0.0], [1.0]]).double())
+    limited = CostlyMoves(recipes.gp_ucb(box, RBFKernel().double(), 0.01), box, max_move=0.1)
     of_no_phase = Observation(0.0, zero, torch.ones(1).double(), {"phase": "b"})
     for message, call in {
         "first was 4 and is 5": lambda: load_policy(tmp_path / "file", DoublingTrick(sliding, first=5)),
@@ -112,6 +114,9 @@ def test_what_does_not_fit_is_refused(tmp_path):
         ),
         "base must be a function that makes a policy": lambda: DoublingTrick(lambda horizon: horizon),
         "a policy without phases": lambda: DoublingTrick(lambda horizon: CentredPolicy(nested, 1.0)),
+        "max_move must be None in a phase": lambda: DoublingTrick(
+            lambda horizon: CentredPolicy(limited, 1.0)
+        ),
         "base must be the same replicates, arms and dimension as before": lambda: grows.learn(last),
     }.items():
         with pytest.raises(ValueError, match=message):

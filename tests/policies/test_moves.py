@@ -303,6 +303,7 @@ def test_what_does_not_fit_is_refused_by_name():
         ),
         (lambda: ControlledPolicy(CentredPolicy(ControlledPolicy(arms, 0), 1.0), 1), "not need its choices"),
         (lambda: ControlledPolicy(CentredPolicy(recipes.ucb1(3), 1.0), 1), "with marginals"),
+        (lambda: CentredPolicy(arms, 1e141), r"prior_mean must be at most 1e\+140"),
         (lambda: AskTell(stepping, settings=steps), "a MixedSearch over .*: its moves are limited"),
         (lambda: recipes.auto(4, max_move=0.1), "max_move must be None over arms"),
         (lambda: AskTell.auto({"m": ["a", "b"]}, max_move={"m": 1.0}), r"max_move\['m'\] must be none"),
