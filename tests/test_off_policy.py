@@ -233,6 +233,21 @@ def test_what_nothing_identifies_is_refused():
         value(few, one(0))
 
 
+def test_a_log_stays_as_it_is_when_its_callers_tensors_change():
+    given = {
+        "times": torch.tensor([1.0, 2.0]).double(),
+        "arms": torch.tensor([0, 1]),
+        "rewards": torch.tensor([1.0, 2.0]).double(),
+        "propensity": torch.tensor([0.5, 0.5]).double(),
+        "available": torch.ones(2, 2, dtype=torch.bool),
+        "contexts": torch.ones(2, 1).double(),
+    }
+    log, kept = Log(**given), {name: value.clone() for name, value in given.items()}
+    for one in given.values():
+        one.zero_()
+    assert all(torch.equal(getattr(log, name), value) for name, value in kept.items())
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [

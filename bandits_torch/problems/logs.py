@@ -37,7 +37,7 @@ _AVAILABLE = ("available", "available_arms", "arms_available", "eligible")
 @validation.names_arguments
 @dataclass(frozen=True)
 class Log:
-    """A log of past choices: one row per pull.
+    """A log of past choices: one row per pull. It copies the tensors that it is given.
 
     Attributes:
         times: (n,) float64, never decreasing.
@@ -75,6 +75,7 @@ class Log:
         n = len(arms)
         names = tuple(self.arm_names) or tuple(str(k) for k in range(int(arms.max()) + 1))
         object.__setattr__(self, "arm_names", names)
+        object.__setattr__(self, "arms", arms.clone())
         validation.require(len(set(names)) == len(names) >= 2, "arm_names", names, "two or more, different")
         within = int(arms.min()) >= 0 and int(arms.max()) < len(names)
         validation.require(within, "arms", arms, f"0 to {len(names) - 1}")
@@ -83,7 +84,7 @@ class Log:
             if column is not None or name != "propensity":
                 validation.finite_tensor(name, column)
                 validation.of_shape(name, column, (n,), note=", one for each pull")
-                object.__setattr__(self, name, column.double())
+                object.__setattr__(self, name, column.to(torch.float64, copy=True))
         validation.rewards("rewards", self.rewards)
         validation.require(bool((self.times.diff() >= 0).all()), "times", self.times, "in order of time")
         if self.propensity is not None:
@@ -96,6 +97,7 @@ class Log:
             validation.tensor("available", self.available)
             fits = self.available.shape == (n, len(names)) and self.available.dtype == torch.bool
             validation.shape_is("available", self.available, fits, f"({n}, {len(names)}) and dtype bool")
+            object.__setattr__(self, "available", self.available.clone())
             pulled = self.available.gather(1, arms.long().unsqueeze(1)).squeeze(1)
             row = int(pulled.long().argmin())
             said = f"False in row {row + 1} by time"
@@ -106,7 +108,8 @@ class Log:
             validation.finite_tensor("contexts", self.contexts)
             fits = self.contexts.dim() == 2 and len(self.contexts) == n and self.contexts.shape[1] > 0
             validation.shape_is("contexts", self.contexts, fits, f"({n}, c), one for each pull")
-            object.__setattr__(self, "contexts", validation.rewards("contexts", self.contexts.double()))
+            contexts = validation.rewards("contexts", self.contexts.to(torch.float64, copy=True))
+            object.__setattr__(self, "contexts", contexts)
             names = tuple(self.context_names)
             object.__setattr__(self, "context_names", names)
             if names:

@@ -166,7 +166,7 @@ class StationaryProblem(SimulatedProblem):
         N = len(validation.of_shape("arms", arms, ("N", "d")))
         validation.of_shape("functions", functions, ("replicates", N), note=", a number for each of the arms")
         super().__init__(arms, len(functions), noise_scale)
-        self.functions = functions
+        self.functions = functions.clone()
 
     def expected_rewards(self, step: int) -> Tensor:
         """The functions (replicates, N): the same tensor at every step."""

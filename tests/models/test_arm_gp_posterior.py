@@ -99,6 +99,14 @@ def test_loading_writes_into_nothing_of_the_caller_s(prior_mean):
     assert noise == torch.tensor(0.1).double()
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_who_writes_into_a_prior_mean_that_was_returned_changes_no_model(form):
+    model = model_of(form)
+    before = model.marginals()[0]
+    model.prior_mean.zero_()
+    assert torch.equal(model.marginals()[0], before)
+
+
 @pytest.mark.parametrize("wide_from_start", [False, True])
 def test_a_state_is_taken_whether_the_batch_was_wide_from_the_start_or_made_wide(wide_from_start):
     """Rows wait in large batches: what one form holds, the other would not have begun with."""

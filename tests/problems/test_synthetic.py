@@ -5,7 +5,7 @@ import torch
 from botorch.test_functions import Hartmann
 from botorch.test_functions import Rosenbrock as BoTorchRosenbrock
 
-from bandits_torch.problems import GPDraws, Hartmann3, RKHSFunctions, Rosenbrock
+from bandits_torch.problems import GPDraws, Hartmann3, RKHSFunctions, Rosenbrock, StationaryProblem
 from bandits_torch.problems.simulated import (
     covariance,
     covariance_root,
@@ -84,6 +84,13 @@ def test_rkhs_functions_are_their_representers_sum_on_a_nearly_singular_matrix()
     torch.testing.assert_close(problem.knowledge.rkhs_bound, norms)
     # |f(x)| <= B sqrt(k(x, x)) in any RKHS
     assert (problem.functions.abs().amax(-1) <= norms).all()
+
+
+def test_a_static_problem_stays_as_it_is_when_its_callers_functions_change() -> None:
+    functions = torch.ones(1, 2).double()
+    problem = StationaryProblem(torch.zeros(2, 1).double(), functions, 0.1)
+    functions.zero_()
+    assert problem.expected_rewards(1).tolist() == [[1.0, 1.0]]
 
 
 def test_sample_of_an_rkhs_function_is_a_draw_plus_noise_of_the_given_variance() -> None:

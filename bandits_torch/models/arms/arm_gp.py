@@ -151,7 +151,7 @@ class ArmGP(ArmModel):
     @property
     def prior_mean(self) -> Tensor:
         """Prior mean of every arm, ``batch_shape x N``."""
-        return self._belief.prior_mean.reshape(*self.batch_shape, -1)
+        return self._belief.prior_mean.reshape(*self.batch_shape, -1).clone()
 
     @property
     def train_inputs(self) -> tuple[Tensor]:
