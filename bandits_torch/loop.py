@@ -50,7 +50,7 @@ def run(
             integer: that number; "auto": plays step by step what cannot be captured, or is faster so. The History is
             the same up to rounding. ``seconds`` spreads the time of a block evenly over its steps, and bad rewards are
             found at the end of a block. For index policies over ``ArmGP`` and ``auto`` over arms; the docs' page on
-            GPUs says what cannot be captured. ``history.meta["steps"]`` says how steps were played.
+            GPUs says what cannot be captured. ``history.meta["steps"]`` says how this call played steps.
 
     Cost: the costs of the policy, the problem and ``Recorder``.
 

@@ -47,8 +47,9 @@ def save_policy(path: str | os.PathLike[str], policy: Stateful, *, overwrite: bo
     Otherwise another process has saved in the meantime, and its state would be lost: load the file and repeat the calls
     made since. A symbolic link stays one, and a file keeps its mode.
 
-    A file lock makes check and write one atomic step, and allows partial files of killed saves to be removed. On
-    Windows, and on file systems without locks, two saves within the same milliseconds may both be accepted.
+    A lock of the file's folder makes check and write one atomic step, and allows partial files of killed saves to be
+    removed. A save waits for another in the folder, and until a race or sweep that writes into it is over. On Windows,
+    and on file systems without locks, two saves within the same milliseconds may both be accepted.
 
     Args:
         path: the file to write, atomically.
