@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from bandits_torch import recipes
 from bandits_torch.loop import run
 from bandits_torch.policies.opkb import Constants, FixedFeatures, opkb
 from bandits_torch.policies.opkb.opkb import OPKB, AdaOPKB, draw
@@ -103,6 +104,15 @@ def test_no_later_step_changes_what_a_policy_has_told(name) -> None:
         one = [made.trace(), made.changes_found(), getattr(made, "playing_distribution", None)]
         told.append((one, copied(one)))
     assert not any(differing(one, then) for one, then in told)
+
+
+def test_a_kernel_too_small_for_rewards_of_about_1_is_refused_by_name() -> None:
+    told = {"arms": 3, "kernel": 1e-24 * torch.eye(3).double(), "noise_variance": 0.1, "horizon": 20}
+    with pytest.raises(
+        ValueError, match=r"^features must be of a scale .* got 'numbers up to 1e-12 in size'"
+    ):
+        recipes.opkb(**told)
+    assert recipes.opkb(**told, reward_scale=1e-12).schedules
 
 
 def test_theory_describes_why_nobody_would_wait() -> None:

@@ -357,6 +357,11 @@ class OPKB(Policy):
         designs = [optimal_design(self._initial[s], ridge, tolerance=_DESIGN_TOLERANCE) for s in range(rows)]
         self._pi = torch.stack([design.probabilities for design in designs]).expand(S, N)
         gains = [float(design.log_det) for design in designs]
+        expected = (
+            "of a scale beside which rewards of about 1 tell something (a reward_scale sets their unit)"
+        )
+        largest = max(float(one.abs().max()) for one in self._initial[:rows])
+        validation.require(min(gains) > 0, "features", f"numbers up to {largest:g} in size", expected)
         schedules = [constants.schedule(N, horizon, gain) for gain in gains]
         self.schedules: list[Schedule] = schedules * S if shared else schedules
         self._streams = ReplicateStreams(seed, S, purpose="policy", first=first_replicate, like=phi)
