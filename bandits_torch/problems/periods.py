@@ -21,7 +21,10 @@ _UNEVEN = 0.02  # mean distance of gaps, in rows of the grid, from whole numbers
 _OUTLIER = 4.0  # power over background that is left out of the background's fit
 _MOST_HARMONICS, _RIDGE = 6, 1.0  # harmonics of a period; ridge of their regression, in rows
 _WORSE = 12.0  # loss of twice the log-likelihood for which a period is rounded to whole gaps
-_LOG_SPREAD, _CUT = 1.2825, 0.05  # of log Exp(1): standard deviation, and bias of the mean without outliers
+# Of log Exp(1): bias of the mean without outliers; n^1/2 times the standard deviation of the mean over n frequencies. A
+# Hann window correlates power with that of the next frequency (4/9) and the next but one (1/36). Covariances of the
+# logarithms are dilogarithms of these: sqrt(pi^2/6 + 2 Li2(4/9) + 2 Li2(1/36)).
+_CUT, _LOG_SPREAD = 0.05, 1.648
 _LEAST = float(np.finfo(np.float64).tiny)  # smallest p-value: rounding gives no 0
 _UPPER = 1.645  # 95 % quantile of N(0, 1)
 
@@ -52,8 +55,9 @@ def find_periods(rewards: np.ndarray, times: np.ndarray | None = None) -> list[P
     A straight line is subtracted from each arm's rewards, which are then divided by their standard deviation. Each of
     the three leading principal components has a Lomb-Scargle periodogram (Lomb 1976; Scargle 1982), with a Hann window.
     Drift gives a background that varies smoothly with frequency: a cubic in log frequency, fitted to log power without
-    its peaks (Vaughan 2005 fits a line). Power over the background's upper 95 % confidence limit is at most Exp(1), so
-    p = 1 - (1 - exp(-ratio))^M over M frequencies, times the number of components. p-values up to 1 % are returned.
+    its peaks (Vaughan 2005 fits a line). Power over the background's upper 95 % confidence limit, which allows for the
+    correlation of neighbouring frequencies under the window, is at most Exp(1), so p = 1 - (1 - exp(-ratio))^M over M
+    frequencies, times the number of components. p-values up to 1 % are returned.
 
     Only peaks count. Harmonics of a clearer cycle are left out. If the second or third harmonic is clearer than its
     cycle, the cycle is returned with the harmonic's p-value. A cycle that occurs fewer than eight times in the record

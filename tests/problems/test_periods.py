@@ -22,6 +22,16 @@ def test_drift_alone_is_hardly_ever_called_a_cycle(kind):
     assert told <= 4  # of 60 at 1 %: five or more have probability 0.0003
 
 
+def test_short_records_of_many_arms_have_few_cycles_of_one_arm_or_of_all():
+    """The background is fitted to few frequencies, of which neighbours are correlated."""
+    generator = np.random.default_rng(2)
+    told = 0
+    for _ in range(200):
+        record = Record.of(generator.standard_normal((100, 20)), None)
+        told += bool(record.common_periods() or record.own_periods())
+    assert told <= 10  # of 200 at 2 %: eleven or more have probability 0.003
+
+
 @pytest.mark.parametrize("kind", ["noise", "walk in noise"])
 @pytest.mark.parametrize("length", [6.3, 24.0, 36.0])
 def test_a_cycle_is_found_between_gaps_at_irregular_times(kind, length):
