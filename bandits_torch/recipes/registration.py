@@ -206,13 +206,16 @@ def recipe(**about: Any) -> Callable[[Callable[..., Policy]], Callable[..., Poli
     """A decorator that registers a function of a ``Setup``; ``about``: fields of ``Recipe``.
 
     The decorated function raises ValueError for arguments that the recipe does not take or lacks. The decorator raises
-    ValueError for a name that is taken, and unless all parameters after the setup are keywords alone. The same function
-    of the same module may be defined again; the new one replaces the old.
+    ValueError for a name that is taken, unless ``takes`` is a tuple of fields of a ``Setup``, and unless all parameters
+    after the setup are keywords alone. The same function of the same module may be defined again; the new one replaces
+    the old.
     """
 
     def register(function: Callable[..., Policy]) -> Callable[..., Policy]:
         name = function.__name__
         takes, belief = about.get("takes", RUN), about.get("belief", "kernel")
+        validation.instance("takes", takes, tuple, "a tuple of fields of a Setup")
+        validation.known_names("takes", takes, DEFAULTS)
         parameters = [*inspect.signature(function).parameters.values()]
         keywords = parameters[1:]
         alone = bool(parameters) and all(p.kind is p.KEYWORD_ONLY for p in keywords)

@@ -189,6 +189,14 @@ def test_a_recipe_is_a_function_of_a_setup_and_of_keywords_alone(function):
         recipes.recipe()(function)
 
 
+@pytest.mark.parametrize(
+    ("takes", "said"), [("prior_mean", "a tuple of fields"), (("mean",), "among choices, ")]
+)
+def test_a_recipe_takes_fields_of_a_setup(takes, said):
+    with pytest.raises(ValueError, match=f"^takes must be {said}"):
+        recipes.recipe(takes=takes)(lambda setup: 0)
+
+
 MEAN = 4.0
 CHANCES = {"log_odds_ucb"}  # its prior means lie within a range (tests/policies/test_classical.py)
 SHIFTABLE = [
