@@ -13,7 +13,7 @@ VARIANTS = {
     "moves": {"max_move": 0.04, "move_price": 0.05},
     "reward": {"incumbent": "reward"},
     "units": {"reward_scale": "warm-up"},
-    "stale": {"forgetting_rate": 0.3, "stale": 1e-3},
+    "stale": {"forgetting_rate": 0.9, "stale": 1e-2},  # drops the first observations at step 32
     "wasserstein": {"forgetting_rate": 0.3, "stale": "wasserstein"},
 }
 WITH_SETTINGS = ("sw_gp_ucb-likelihood", "auto-cycles", "auto-control", "ada_opkb-units", "gp_ei-reward")
