@@ -31,6 +31,8 @@ def test_the_legend_of_long_names_is_within_the_picture_and_tells_them_apart():
     figure.canvas.draw()
     (legend,) = figure.legends
     assert len({text.get_text() for text in legend.get_texts()}) == 6
+    for look in ("get_color", "get_marker"):
+        assert len({getattr(line, look)() for line in legend.get_lines()}) == 6
     drawn = legend.get_window_extent()
     assert 0 <= drawn.x0 < drawn.x1 <= figure.bbox.width
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from matplotlib.dates import date2num
@@ -14,6 +16,7 @@ from bandits_torch.problems.smoothing import mean_of_held, others_smoothed
 from bandits_torch.problems.tables import RewardTable
 
 _ARMS, _BINS, _PHASES, _SMOOTH, _LONGEST_NAME = 6, 1000, 24, 60, 20
+_MARKS = "os^Dv*"  # of the arms, for a reader who does not see their colours
 
 
 def plot_diagnosis(table: RewardTable, found: Diagnosis, figure: Figure | None = None) -> Figure:
@@ -48,9 +51,9 @@ def plot_diagnosis(table: RewardTable, found: Diagnosis, figure: Figure | None =
     binned = np.stack([mean_of_held(rewards[part][:, shown]) for part in bins])
     levels = others_smoothed(binned, middle, max(1e-9, float(times[-1] - times[0])) / _SMOOTH)
     names = shortened([table.arm_names[n] for n in shown], _LONGEST_NAME)
-    for colour, name, line in zip(COLOURS, names, levels.T, strict=False):
+    for k, (name, line) in enumerate(zip(names, levels.T, strict=True)):
         # Matplotlib reads mathematics between dollars, and leaves names with a leading underscore out of the legend.
-        ax.plot(x, line, color=colour, linewidth=1.3, label=name.replace("$", r"\$").lstrip("_"))
+        ax.plot(x, line, label=name.replace("$", r"\$").lstrip("_"), **_look(k, len(x)))
     for one in found.jumps or ():
         where = place(np.array([(times[one.before] + times[one.after]) / 2]))
         ax.axvline(float(where[0]), color=GREY, linestyle=":", linewidth=1.2, zorder=0)
@@ -67,8 +70,15 @@ def plot_diagnosis(table: RewardTable, found: Diagnosis, figure: Figure | None =
         phases = int(np.clip(len(times) / 30, 8, _PHASES))
         phase = np.floor(phases * ((times - times[0]) / cycle.length % 1.0)).astype(int) % phases
         centred = rewards - np.nan_to_num(mean_of_held(rewards))
-        for colour, n in zip(COLOURS, shown, strict=False):
+        for k, n in enumerate(shown):
             curve = pd.Series(centred[:, n]).groupby(phase).mean().reindex(range(phases))
-            ax.plot((np.arange(phases) + 0.5) / phases, curve, color=colour, linewidth=1.1)
+            ax.plot((np.arange(phases) + 0.5) / phases, curve, **_look(k, phases))
         finish(ax, f"A cycle of {found.span(cycle)}", "share of the cycle", "minus the arm's mean")
     return figure
+
+
+def _look(k: int, points: int) -> dict[str, Any]:
+    """The look of arm ``k``'s line through so many points: marks at about eight of them, between those of others."""
+    every = max(1, points // 8)
+    marks = {"marker": _MARKS[k], "markersize": 4, "markevery": (k * every // _ARMS, every)}
+    return {"color": COLOURS[k], "linewidth": 1.2, **marks}

@@ -14,9 +14,10 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.history import History
 
-# Okabe and Ito's colours, which differ for every kind of colour vision; from the eighth line on they repeat, dashed.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-ON_DARK = ("#4FA9E2", "#F0843F", "#2FC498", "#DD94C0", "#EFB23F", "#86CDF2")  # for a dark page, without black
+# Okabe and Ito's colours, and a brown: they differ for all kinds of colour vision. From the ninth line on, dashes too.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#6E2C00", "#000000")
+# For a dark page, without black.
+ON_DARK = ("#4FA9E2", "#F0843F", "#2FC498", "#DD94C0", "#EFB23F", "#86CDF2", "#A65E2E")
 DASHES = ("-", "--", ":", "-.")
 GREY, GREY_ON_DARK = "#777777", "#9AA1AB"
 GRID = "#DDDDDD"
