@@ -149,8 +149,8 @@ class Diagnosis:
             name, best = self.best_arm
             at_random = " (drawn at random where it has no reward)" if self.missing else ""
             yield (
-                f"Drawing arms at random earns {written(self.random, digits)} a row, the best single arm in hindsight, "
-                f"{name}, {written(best, digits)}{at_random}."
+                f"Over all rows, drawing arms at random earns {written(self.random, digits)} a row, the best single "
+                f"arm in hindsight, {name}, {written(best, digits)}{at_random}."
             )
         if self.best_moving is not None and self.best_fixed is not None and self.moving_interval is not None:
             low, high = self.moving_interval

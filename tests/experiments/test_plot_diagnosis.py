@@ -17,6 +17,7 @@ def test_a_cycle_of_a_long_record_has_its_size_and_the_length_that_is_told():
     found = diagnose(table)
     cycle = plot_diagnosis(table, found).axes[1]
     assert "Cycles: 168 rows" in str(found)
+    assert "Over all rows, drawing arms at random earns" in str(found)  # a race tells it for those it plays
     assert cycle.get_title(loc="left") == "A cycle of 168 rows"
     sizes = sorted(np.ptp(line.get_ydata()) / 2 for line in cycle.lines)
     np.testing.assert_allclose(sizes, [0.5, 1.0], rtol=0.1)
