@@ -119,7 +119,7 @@ def value(
     effective rows.
     """
     validation.instance("log", log, Log, "a Log")
-    validation.instance("policy", policy, (str, Policy, Tensor), "a recipe's name, a Policy or probabilities")
+    validation.instance("policy", policy, (str, Policy, Tensor), "a recipe's name, a Policy or a tensor")
     if isinstance(policy, str):
         recipes.registered(policy)  # refuses an unknown name
     known = log.propensity is not None

@@ -274,6 +274,7 @@ def test_a_log_that_cannot_be_is_refused(wrong, said):
         ({"warm_up": 1 - 1e-9}, "warm_up must be smaller: it leaves none"),
         ({"warm_up": 0.0, "policy": "ucb1"}, "log must be longer, or warm_up larger: the recipe estimates"),
         ({"window": 3}, "options must be none for a fixed policy"),
+        ({"policy": [0.25] * 4}, "policy must be a recipe's name, a Policy or a tensor, got"),
         ({"policy": torch.tensor([0.5, 0.1, 0.1, 0.1])}, "policy must be probabilities that add up to 1"),
         ({"policy": recipes.ucb1(4, replicates=2)}, "policy.replicates must be 1"),
         ({"policy": recipes.ucb1(3)}, "policy.num_arms must be 4"),
@@ -301,6 +302,13 @@ def test_logs_are_read_sorted_with_their_lists(tmp_path):
 
     assert read_log(path, arm="what").num_arms == 2
     assert read_log(path, contexts=["who"]).arm_names == ("a", "b")
+    path.write_text("minute,age,arm,reward\n7,1,a,2\n8,2,b,3\n")
+    for log in (
+        read_log(path, time="minute"),
+        read_log(path, time_column="minute"),
+        read_data(path, time_column="minute"),
+    ):
+        assert log.times.tolist() == [7, 8]
 
 
 @pytest.mark.parametrize("cells", [["0|1", "1", "0"], [[0, 1], [1], [0]], [0, 1, 0]])
@@ -370,6 +378,7 @@ NAMED, MORE = "time,arm,reward\n1,a,1\n2,b,3\n", "time,arm,reward,screen,age\n1,
 NO_READING = [
     (NAMED, {"arm": 3}, "arm must be the name of a column, or None"),
     (NAMED, {"arm": "reward"}, "columns must be different"),
+    (NAMED, {"time": "who", "time_column": "time"}, "time must be left out if time_column is given"),
     (NAMED, {"arm_names": 5}, "arm_names must be a list of names"),
     (NAMED, {"arm_names": "ab"}, "arm_names must be a list of names"),
     (NAMED, {"encoding": 5}, "encoding must be one that Python knows"),

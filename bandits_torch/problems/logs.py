@@ -182,13 +182,14 @@ class Log:
 def read_log(
     path: str | Path,
     *,
-    time: str = "auto",
+    time_column: str = "auto",
     arm: str | None = None,
     reward: str | None = None,
     propensity: str | None = None,
     available: str | None = None,
     contexts: Sequence[str] = (),
     arm_names: Sequence[str] | None = None,
+    time: str | None = None,
     separator: str | None = None,
     decimal: str | None = None,
     encoding: str | None = None,
@@ -197,7 +198,7 @@ def read_log(
 
     Args:
         path: the file.
-        time: the column of times, numbers or dates; ``"auto"``: recognised as by ``read_table``.
+        time_column: the column of times, numbers or dates; ``"auto"``: recognised as by ``read_table``.
         arm: the column of the arm pulled. None: one called arm, arms, action, variant, choice or item; otherwise the
             only other column of text.
         reward: the column of its reward. None: one called reward, rewards, value or y; otherwise the only other column
@@ -210,6 +211,7 @@ def read_log(
             whose different entries are then numbered in alphabetical order.
         arm_names: all arms, in order; None: those pulled or available, by size if all are numbers, else in alphabetical
             order.
+        time: another name of the argument ``time_column``.
         separator, decimal, encoding: as for ``read_table``.
 
     Raises ValueError for a file that cannot be read, a column that is missing or not recognised, an empty cell in a
@@ -220,15 +222,18 @@ def read_log(
     right = Path(path).suffix.lower() in kinds
     validation.require(right, "path", str(path), f"a file ending in {', '.join(kinds)}")
     columns = {"arm": arm, "reward": reward, "propensity": propensity, "available": available}
-    for name, column in columns.items():
+    for name, column in {**columns, "time": time}.items():
         validation.instance(name, column, (str, type(None)), "the name of a column, or None")
+    validation.require(
+        time is None or time_column == "auto", "time", time, "left out if time_column is given"
+    )
     listed = isinstance(contexts, Iterable) and not isinstance(contexts, str)
     validation.require(listed, "contexts", contexts, "a list of names of columns")
     listed = arm_names is None or (isinstance(arm_names, Iterable) and not isinstance(arm_names, str))
     validation.require(listed, "arm_names", arm_names, "a list of names, or None")
     as_text = {*_ARM, *_AVAILABLE} | {name.lower() for name in (arm, available) if name}
     frame, _, mark = read_frame(path, (), as_text, separator=separator, encoding=encoding, decimal=decimal)
-    return _log_of(frame, mark, time, columns, [*contexts], arm_names)
+    return _log_of(frame, mark, time or time_column, columns, [*contexts], arm_names)
 
 
 def read_data(path: str | Path, **reading: Any) -> RewardTable | Log:
@@ -238,7 +243,8 @@ def read_data(path: str | Path, **reading: Any) -> RewardTable | Log:
     every arm has exactly one row at every time, otherwise a log. Any other file is a table with one column per arm
     (``read_table``).
 
-    ``path``: a CSV, Parquet or NPZ file. ``reading``: header, separator, decimal, encoding as for ``read_table``.
+    ``path``: a CSV, Parquet or NPZ file. ``reading``: time_column, header, separator, decimal, encoding as for
+    ``read_table``.
 
     Raises ValueError for a file that is neither.
     """
@@ -306,7 +312,7 @@ def _log_of(
     )
     time_column = find_time(frame, time, mark)
     if time_column is None:
-        raise ValueError(f"time must be the name of a column, got {time!r}; there are {some(names)}")
+        raise ValueError(f"time_column must be the name of a column, got {time!r}; there are {some(names)}")
     claimed = {time_column, propensity_column, available_column}
     arms, rewards = _arm_and_reward(frame, claimed, columns.get("arm"), columns.get("reward"), contexts)
     arm_column, reward_column = one("arm", arms), one("reward", rewards)
