@@ -22,7 +22,6 @@ import torch
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter
 from torch import Tensor
 
 from bandits_torch.experiments.comparison import Comparison, unseen_cycles
@@ -60,7 +59,6 @@ _MOST_ARMS = 24  # in a picture
 _MOST_ROWS, _LATEST = 50, 15  # of a table
 _MOST_COLOURS = 6
 _LONGEST_NAME = 24
-_LARGE = 10_000  # regret from which on the axis has prefixes
 _SCREEN, _PHONE = 7.6, 4.0  # widths of a picture in inches
 _VERDICTS = {
     "sure": "Sure",
@@ -109,9 +107,7 @@ def page(
         holds = {"lines": str(found).splitlines(), "picture": picture, "jumps": bool(found.jumps)}
 
     def draw_regret(figure: Figure) -> None:
-        ax = plot_regret(shown, figure.add_subplot(), random=random, labels=figure.get_figwidth() > _PHONE)
-        if ax.get_ylim()[1] >= _LARGE:
-            ax.yaxis.set_major_formatter(EngFormatter(sep=""))  # 4M and 20k
+        plot_regret(shown, figure.add_subplot(), random=random, labels=figure.get_figwidth() > _PHONE)
 
     return _rendered(
         "page.html",

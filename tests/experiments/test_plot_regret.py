@@ -97,6 +97,13 @@ def test_colours_and_dashes_tell_all_lines_apart():
     assert len({colour for colour, _ in looks[:8]}) == 8
 
 
+def test_large_regrets_are_written_with_prefixes():
+    ax = plot_regret({"a": history(2e3)})
+    ax.figure.draw_without_rendering()
+    assert {label.get_text()[-1] for label in ax.get_yticklabels()[1:]} <= {"k", "M"}
+    assert not ax.yaxis.get_offset_text().get_text()
+
+
 def test_a_line_far_above_the_others_does_not_press_them_flat():
     ax = plot_regret({"a": history(1.0), "b": history(1.2), "awful": history(100.0)})
     assert ax.get_ylim()[1] < 1000

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, to_rgba
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import EngFormatter, MaxNLocator
 from scipy.optimize import isotonic_regression
 from torch import Tensor
 
@@ -168,6 +168,7 @@ def _shares(arms: Tensor, count: int, columns: int) -> Tensor:
 
 _LABEL_GAP = 0.048  # least distance between two labels, as a share of the axes' height
 _ARROW = {"relpos": (0.0, 0.5), "shrinkA": 1, "shrinkB": 0}
+_LARGE = 10_000  # regret from which on the axis has prefixes
 _OFF_SCALE = 5.0  # lines that end above this many times the median end do not determine the scale
 
 
@@ -207,6 +208,8 @@ def plot_regret(
     room = 0.05 * (high - low) or 1.0
     ax.set(xlim=(0, max(history.horizon for history in shown.values())))
     ax.set(ylim=(low - room if low < 0 else 0.0, high + room))
+    if high >= _LARGE:
+        ax.yaxis.set_major_formatter(EngFormatter(sep=""))  # 4M and 20k
     if labels:
         _label_ends(ax, lines)
     most = max(history.replicates for history in shown.values())
