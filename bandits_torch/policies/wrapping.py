@@ -129,8 +129,8 @@ class CentredPolicy(WrappingPolicy):
         policy: it learns the differences. Its own limits and ranges of rewards are those of the differences.
         prior_mean: in units of reward.
 
-    Source: ours, a shift of the rewards. Raises ValueError for a ``prior_mean`` that is no reward, not a finite number or
-    larger than 1e140, and for a policy that learns rewards of 0 and 1, or counts (``LatentRewards``).
+    Source: ours, a shift of the rewards. Raises ValueError for a ``prior_mean`` that is no reward: not a finite number,
+    or larger than 1e140; and for a policy that learns rewards of 0 and 1, or counts (``LatentRewards``).
     """
 
     def __init__(self, policy: Policy, prior_mean: float) -> None:
