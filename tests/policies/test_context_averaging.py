@@ -10,6 +10,7 @@ from gpytorch.kernels import MaternKernel, ScaleKernel
 from bandits_torch import ArmContext, AskTell, make, recipes, run
 from bandits_torch.models import PointMembers, WideningMembers
 from bandits_torch.policies import ContextAveraging, Observation, PairAveraging
+from bandits_torch.policies.choices.contexts import number_of
 from tests.reference.dense_priors import DensePrior
 from tests.reference.kernels import rbf as kernel
 from tests.reference.plain_averaging import Member, PlainAveraging
@@ -161,6 +162,19 @@ def test_names_of_arms_and_of_contexts() -> None:
         live.ask(41.0, context="tablet")
     with pytest.raises(ValueError, match="None together with an ArmContext"):
         live.ask(41.0, ArmContext(torch.zeros(1)), context="desk")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_listed_context_is_found_in_either_dtype(dtype: torch.dtype) -> None:
+    live = AskTell.auto(3, contexts=torch.tensor([[0.1], [0.5]], dtype=dtype))
+    for context in (0.1, torch.tensor([0.1]), torch.tensor([0.1]).double(), 0.5):
+        assert live.ask(0.0, context=context).arm.shape == (1,)
+    with pytest.raises(ValueError, match=r"context must be one of the 2 contexts given, got \[0.1001\]"):
+        live.ask(0.0, context=0.1001)
+    alike = torch.tensor([[2.0**24], [2.0**24 + 1]], dtype=torch.float64)  # one number in float32
+    assert number_of("context", alike, alike).tolist() == [0, 1]
+    with pytest.raises(ValueError, match="one of the 2 contexts given"):
+        number_of("context", alike[:1] + 0.5, alike)
 
 
 def test_what_matters_is_learned_and_can_be_told() -> None:

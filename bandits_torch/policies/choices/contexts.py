@@ -183,8 +183,15 @@ def number_under(available: Any, choices: Arms, contexts: Tensor) -> tuple[Tenso
 
 
 def number_of(name: str, context: Tensor, contexts: Tensor) -> Tensor:
-    """The numbers of ``context`` (..., c) among the M ``contexts`` (M, c). Raises ValueError for others."""
-    found = (context.to(contexts).unsqueeze(-2) == contexts).all(-1)
+    """The numbers of ``context`` (..., c) among the M ``contexts`` (M, c). Raises ValueError for others.
+
+    A context that is not listed counts as the only one, if there is one, that equals it in float32: one of the two may
+    have been a tensor of that dtype.
+    """
+    one = context.to(contexts).unsqueeze(-2)
+    found, rounded = (one == contexts).all(-1), (one.float() == contexts.float()).all(-1)
+    only = rounded & (rounded.sum(-1, keepdim=True) == 1)
+    found = torch.where(found.any(-1, keepdim=True), found, only)
     listed = bool(found.any(-1).all())
     validation.require(listed, name, context, f"one of the {len(contexts)} contexts given")
     return found.to(torch.uint8).argmax(-1)
