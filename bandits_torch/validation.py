@@ -160,10 +160,11 @@ def own_noise(value: Any, name: str = "noise_variance") -> Tensor:
 
 
 def shape_is(name: str, value: Tensor, ok: bool, expected: str) -> None:
-    """Raise a ValueError that shows the tensor's shape and the expected one."""
+    """Raise a ValueError that shows the tensor's shape and dtype, and what was expected."""
     tensor(name, value)
     if not ok:
-        raise ValueError(f"{name} must have shape {expected}, got shape {tuple(value.shape)}")
+        dtype = str(value.dtype).removeprefix("torch.")
+        raise ValueError(f"{name} must have shape {expected}, got shape {tuple(value.shape)}, dtype {dtype}")
 
 
 def of_shape(name: str, value: Any, *shapes: tuple[int | str, ...], note: str = "") -> Tensor:

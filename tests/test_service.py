@@ -1,6 +1,10 @@
 """The service of docs/service.md: killed under real clients, and what would be seen if it were worse."""
 
 import json
+import threading
+from http.server import HTTPServer
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 
@@ -80,6 +84,19 @@ def test_arms_come_and_go_and_a_process_that_takes_over_has_them(tmp_path):
     assert other.live.names == ("north", "east", "south", "west", "centre")
     assert other.live.retired == ("south",)
     assert other.ask("anna") == question
+
+
+def test_a_wrong_path_is_answered_with_those_that_there_are(tmp_path):
+    scope = {}
+    exec(compile(service_kills.page(), "service.md", "exec"), scope)
+    with HTTPServer(("127.0.0.1", 0), scope["Handler"]) as server:
+        server.service = scope["Service"](tmp_path)
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/nothing"
+        with pytest.raises(HTTPError) as refused:
+            urlopen(url, data=b"{}", timeout=60)
+    said = json.loads(refused.value.read())["error"]
+    assert said == "path must be one of /ask, /tell, /add, /retire, got /nothing"
 
 
 STARTS_AGAIN = """    import torch

@@ -90,6 +90,11 @@ def test_bounds_that_differ_between_replicates_are_refused_by_name_where_one_box
         made(Domain(OWN_BOUNDS))
 
 
+def test_whole_numbers_as_bounds_are_refused_with_their_dtype():
+    with pytest.raises(ValueError, match=r"floating point, got shape \(2, 2\), dtype int64$"):
+        Domain(torch.tensor([[10, 1], [50, 9]]))
+
+
 CONSTRAINTS = {
     "none": [],
     "of a free coordinate": [(torch.tensor([0]), torch.ones(1).double(), 0.3)],
