@@ -388,7 +388,7 @@ def compare(
     whole = advise(by_stretch, starts.random)
     bad = stuck(histories, random, starts.steps)
     ahead = () if earned is None else earned.ahead()
-    preferred = None if earned is not None and earned.noun == "conversions" else "auto"
+    preferred = None if earned is not None and earned.noun != "reward" else "auto"
     advice = advise(starts.regret, starts.random)
     advice = with_whole_run(advice, whole, bad, ahead, preferred=preferred)
     said = advice_of_record(advice, whole, bad, starts.steps, horizon, problem.arm_names)

@@ -127,7 +127,7 @@ class Earned:
 
     Attributes:
         steps: T, the number of steps.
-        noun: the name of the rewards: ``"conversions"`` for 0/1 and counts, else ``"reward"``.
+        noun: the name of a total: ``"conversions"`` for 0/1, ``"sum"`` for counts, else ``"reward"``.
         policies: total of each policy, the largest first; for a simulation the expected total, without noise.
         more: by policy, the 90 % interval of its gain over drawing at random; None if it is unknown.
         random: expected total of drawing available arms at random.
@@ -233,7 +233,7 @@ class Earned:
 
     def total(self, value: float) -> str:
         """A total as text."""
-        if self.noun == "conversions" and value < 1e15:
+        if self.noun != "reward" and value < 1e15:
             return written(round(value), 1)
         return written(value, digits_of(self._totals, 5))
 
@@ -244,7 +244,7 @@ class Earned:
     def sentence(self, name: str) -> str:
         """A sentence: what a policy earned, compared with ``random``, ``best_arm`` and ``attainable``."""
         total = self.total(self.policies[name])
-        what = f"{total} conversions" if self.noun == "conversions" else f"a reward of {total}"
+        what = f"{total} conversions" if self.noun == "conversions" else f"a {self.noun} of {total}"
         words = f"{name} earned {what} in {self.steps} steps, "
         words += f"drawing arms at random {self.total(self.random)} ({self.above_random(self.policies[name])}"
         interval = self.more[name]
@@ -300,7 +300,8 @@ def earned(problem: Problem, histories: Mapping[str, History], random: Tensor) -
         sums = torch.where(rows.isnan(), rows.nanmean(1, keepdim=True), rows).sum(0, keepdim=True)
         ratio = bool((rows.nan_to_num(nan=0.0) >= 0).all())
         more_rare = two_more_rare(rows[~rows.isnan()].numpy())
-        noun = "conversions" if kind_of_values(problem.record().rewards) in ("0/1", "counts") else "reward"
+        nouns = {"0/1": "conversions", "counts": "sum"}
+        noun = nouns.get(kind_of_values(problem.record().rewards), "reward")
     elif not isinstance(problem, ContinuousProblem):
         sums = torch.zeros(problem.replicates, problem.num_arms, dtype=torch.float64)
         for step in range(1, first.horizon + 1):

@@ -159,7 +159,10 @@ def test_what_is_missing_is_drawn_at_random_by_a_single_arm():
     assert found.best_arm == ("1", pytest.approx(4 * 5 + 4 * 2))  # the third arm: 8 x 3
     assert found.policies["random"] == pytest.approx(float(histories["random"].rewards.sum()))
     assert found.maximum == pytest.approx(4 * 5 + 4 * 3)
-    assert found.noun == "conversions"
+    assert found.noun == "sum"
+    assert found.sentence("random").startswith(
+        f"random earned a sum of {found.policies['random']:.0f} in 8 steps"
+    )
 
 
 def test_of_a_simulation_the_best_arm_of_every_step_is_known():
