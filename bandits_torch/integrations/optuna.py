@@ -146,8 +146,9 @@ class BanditSampler(BaseSampler):
                 if name in search_space:
                     low, high = _ends(search_space[name])
                     values[name] = min(max(search_space[name].to_internal_repr(value), low), high)
-            point = self._space.encode(values).unsqueeze(0)
-            if values.keys() != axes.keys():  # otherwise nothing is left to choose
+            if values.keys() == axes.keys():  # nothing is left to choose
+                point = self._space.encode(values).unsqueeze(0)
+            else:
                 domain = self._space.domain(ranges, values)
                 (choice,) = self._policy.choose_many(now, 1, domain, pending)
                 point = choice.arm
