@@ -124,7 +124,7 @@ def width_now(width: float | Tensor | Width, model: Model) -> Tensor:
             fits = torch.broadcast_shapes(width.shape, batch).numel() == batch.numel()
         except RuntimeError:
             fits = False
-        validation.shape_is("width", width, fits, f"a shape that broadcasts to {tuple(batch)}")
+        validation.shape_is("width", width, fits, f"that broadcasts to {tuple(batch)}")
     if width.is_cpu and width.numel() and not width.min().item() >= 0:
         validation.require(False, "width", width, "numbers >= 0")
     return width

@@ -197,10 +197,16 @@ class Width(Described, ABC):
         return (self.at(step, model), 0.0, 0.0) if self.of_steps_alone else None
 
     def bind(self, model: OnlineModel, forgetting: Any) -> Width:
-        """The width for a policy with this forgetting rule: itself, or a copy with values read from the rule.
+        """The width for a policy with this model and forgetting rule: itself, or a copy with values read from the rule.
 
-        Raises ValueError if the width and the rule have different values, or if neither has one.
+        Raises ValueError if the width and the rule have different values, or if neither has one, and for a parameter
+        that does not have one number for all members of the model's batch or for each.
         """
+        for name, value in vars(self).items():
+            if isinstance(value, Tensor):
+                batch = model.batch_shape
+                expected = f"that broadcasts to {tuple(batch)}"
+                validation.shape_is(name, value, within(batch, value.shape), expected)
         return self
 
     def check_bound(self) -> None:
@@ -214,6 +220,7 @@ class WidthAround(Width):
 
     def bind(self, model: OnlineModel, forgetting: Any) -> Width:
         """A copy around the bound ``base``."""
+        super().bind(model, forgetting)
         base = self.base.bind(model, forgetting)
         if base is self.base:
             return self
@@ -525,6 +532,7 @@ class RestartWidth(IGPWidth):
 
     def bind(self, model: OnlineModel, forgetting: Any) -> Width:
         """A copy with M = ceil(T/H), H the interval of the rule; the width itself if it has no ``horizon``."""
+        super().bind(model, forgetting)
         if self.horizon is None:
             return self
         bound, interval = copy.copy(self), getattr(forgetting, "interval", None)
@@ -571,7 +579,7 @@ class SlidingWindowWidth(IGPWidth):
         self.num_events = validation.positive_integer("horizon", horizon)
 
     def bind(self, model: OnlineModel, forgetting: Any) -> Width:
-        bound, window = copy.copy(self), getattr(forgetting, "window", None)
+        bound, window = copy.copy(super().bind(model, forgetting)), getattr(forgetting, "window", None)
         bound.window = _value_of_rule("window", self.window, window, "a window")
         return bound
 

@@ -416,3 +416,30 @@ def test_the_bias_of_precise_rewards_is_within_the_drift_aware_width():
     width = DriftAwareWidth(ConstantWidth(0.0), 1.0)(3, model)
     assert float(mean) <= float(width * variance.sqrt())
     assert float(width) == pytest.approx(math.sqrt(1 / 0.01 + 1 / 0.04))
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("igp_ucb", {}),
+        ("gp_ts", {}),
+        ("r_gp_ucb", {"horizon": 9, "interval": 5}),
+        ("sw_gp_ucb", {"horizon": 9, "window": 5}),
+        ("bbkb", {}),
+        ("r_perp", {"horizon": 9, "interval": 5}),
+    ],
+)
+def test_numbers_of_other_replicates_are_refused_where_the_policy_is_built(name, options):
+    arms = torch.linspace(0, 1, 4, dtype=torch.float64).unsqueeze(-1)
+    told = {"rkhs_bound": torch.ones(3).double(), "replicates": 1} | options
+    with pytest.raises(
+        ValueError, match=r"rkhs_bound must have shape that broadcasts to \(1,\), got shape \(3,"
+    ):
+        getattr(recipes, name)(arms, RBFKernel(), 0.1, **told)
+
+
+def test_so_is_one_around_it():
+    model = ArmGP(4, torch.eye(4, dtype=torch.float64), 0.1, batch_shape=(2,))
+    width = DriftAwareWidth(IGPWidth(torch.ones(3).double(), R, DELTA, GAIN), 0.5)
+    with pytest.raises(ValueError, match=r"rkhs_bound must have shape that broadcasts to \(2,\)"):
+        IndexPolicy(model, UpperConfidenceBound, width=width)
