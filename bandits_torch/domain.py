@@ -143,8 +143,8 @@ class Domain:
         low, high = torch.maximum(low, least), torch.minimum(high, most)  # (S, d), copies
         for column in self.fixed_features:
             low[:, column], high[:, column] = least[..., column], most[..., column]
-        left = bool((low <= high).all())
-        expected = f"a domain with points within reach, from {low.tolist()} to {high.tolist()}"
+        left = bool((low < high).all())
+        expected = f"a domain with more than one point within reach, from {low.tolist()} to {high.tolist()}"
         validation.require(left, "available", self.bounds.tolist(), expected)
         bounds = torch.stack([low, high])
         return replace(self, bounds=bounds.squeeze(1) if self.inequality_constraints else bounds)

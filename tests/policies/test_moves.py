@@ -328,9 +328,12 @@ def test_from_a_setting_outside_its_domain_a_policy_moves_as_from_the_nearest_po
     assert bool(policy.domain.contains(choice.arm, 0.0))
 
 
-def test_a_step_that_leaves_nothing_within_reach_is_refused_and_changes_nothing():
-    policy, _problem = limited("gp_ucb", 1, start_at=torch.tensor([0.1, 0.1]).double())
+@pytest.mark.parametrize("beyond", [0.0, 0.3])
+def test_a_step_that_leaves_at_most_one_point_within_reach_is_refused_and_changes_nothing(beyond):
+    policy, _problem = limited("gp_ucb", 1, start_at=torch.tensor([0.125, 0.125]).double())
+    side = policy.domain.bounds[1] - policy.domain.bounds[0]
+    low = 0.125 + float(FAR * side[0]) + beyond
     before = described(policy.state_dict())
-    with pytest.raises(ValueError, match="available must be a domain with points within reach"):
-        policy.choose(0.0, Domain(torch.tensor([[0.5, 0.0], [1.0, 1.0]]).double()))
+    with pytest.raises(ValueError, match="available must be a domain with more than one point within reach"):
+        policy.choose(0.0, Domain(torch.tensor([[low, 0.0], [1.0, 1.0]], dtype=torch.float64)))
     assert described(policy.state_dict()) == before
