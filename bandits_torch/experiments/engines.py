@@ -150,9 +150,9 @@ class Cell:
     def key(self) -> str:
         """File name of the result: readable labels and replicates, then a digest of what determines the result.
 
-        The digest covers problem and policy with all options, block, seed, ``capture`` and this package's version; for
-        data, the path and the content of a file, but not that of a folder. Raises ValueError for settings that cannot
-        be described: a lambda, or an option that is an object.
+        The digest covers problem and policy with all options, block, seed, ``capture``, torch's default dtype and this
+        package's version; for data, the path and the content of a file, but not that of a folder. Raises ValueError for
+        settings that cannot be described: a lambda, or an option that is an object.
         """
         return keys_of([self])[0]
 
@@ -164,11 +164,13 @@ def keys_of(cells: Sequence[Cell]) -> list[str]:
     }
     made |= {id(cell.make_policy): ("policy", cell.make_policy) for cell in cells}
     described = {key: _described(name, maker) for key, (name, maker) in made.items()}
+    dtype = torch.get_default_dtype()  # in which GPyTorch's kernels round numbers
     keys = []
     for cell in cells:
         labels = [cell.problem, cell.policy]
         parts: dict[str, Any] = {"block": asdict(cell.block), "labels": labels, "version": __version__}
         parts |= {"capture": cell.capture} if cell.capture else {}
+        parts |= {} if dtype == torch.float32 else {"dtype": str(dtype)}  # float32 is torch's own default
         parts |= described[id(cell.make_problem)] | described[id(cell.make_policy)]
         digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
         first, count = cell.block.first_replicate, cell.block.replicates

@@ -204,6 +204,17 @@ def test_whatever_defines_a_cell_is_in_its_key(other):
     assert cell_of(**other).key != cell_of().key
 
 
+def test_a_sweep_under_another_default_dtype_does_not_take_the_cells_of_this_one(tmp_path, request):
+    policies = {"ts": POLICIES["ts"]}
+    sweep(PROBLEMS, policies, 10, replicates=2, out=tmp_path)
+    request.addfinalizer(partial(torch.set_default_dtype, torch.get_default_dtype()))
+    torch.set_default_dtype(torch.float64)
+    all_same(
+        sweep(PROBLEMS, policies, 10, replicates=2, out=tmp_path), sweep(PROBLEMS, policies, 10, replicates=2)
+    )
+    assert len(list(tmp_path.iterdir())) == 4
+
+
 def test_the_data_of_a_problem_are_read_once_for_all_its_cells(tmp_path, monkeypatch):
     read, checksum = [], engines.checksum
     monkeypatch.setattr(engines, "checksum", lambda path: read.append(path) or checksum(path))
