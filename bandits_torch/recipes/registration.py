@@ -340,12 +340,12 @@ def build(
     if problem.knowledge.context_dim and not entry.contexts:
         raise ValueError(
             f"policy {name} must be one that takes a context, such as cgp_ucb, tv_cgp_ucb or random, "
-            f"because {type(problem).__name__} has a context at every step"
+            "because the problem has a context at every step"
         )
     if entry.belief is not None and known[entry.belief] is None:
         raise ValueError(
             f"policy {entry.name} must have a problem with candidate priors, such as hills or "
-            f"intel-temperature-priors, got {type(problem).__name__}, which has none"
+            "intel-temperature-priors, got one that has none"
         )
     taken = {*accepted, entry.belief, "noise_variance"}
     wanted = {key: value for key, value in known.items() if key in taken}

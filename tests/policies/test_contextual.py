@@ -278,5 +278,6 @@ def test_only_what_takes_contexts_is_built_for_a_problem_that_has_them() -> None
     problem = make("contextual-gp", horizon=5)
     for name in ("cgp_ucb", "tv_cgp_ucb", "random"):
         assert run(recipes.build(name, problem, replicates=1, horizon=5), problem, 5).arms.shape == (1, 5)
-    with pytest.raises(ValueError, match="takes a context, such as cgp_ucb, tv_cgp_ucb or random"):
+    said = "takes a context, such as cgp_ucb, tv_cgp_ucb or random, because the problem has a context at every step"
+    with pytest.raises(ValueError, match=said):
         recipes.build("gp_ucb", problem, replicates=1, horizon=5)
