@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 import traceback
+import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -306,6 +307,7 @@ def processes(cells: Sequence[Cell], threads: int, jobs: int) -> Iterator[tuple[
     theirs, ours = context.Pipe(duplex=False)
     pool = ProcessPoolExecutor(min(jobs, len(cells)), context, _end_with, (theirs,))
     folder = tempfile.TemporaryDirectory(prefix="bandits_torch-")
+    warned: dict[Any, Any] = {}
     try:
         with _interrupts_held_back():
             dtype = torch.get_default_dtype()
@@ -315,7 +317,7 @@ def processes(cells: Sequence[Cell], threads: int, jobs: int) -> Iterator[tuple[
             file, cell = waiting[future]
             try:
                 future.result()
-                outcome = pickle.loads(file.read_bytes())  # noqa: S301  # our own process wrote it
+                outcome = _unpacked(file.read_bytes(), warned)
                 file.unlink()
             except Exception as error:  # the cell could not be sent, or its process died
                 outcome = Failure.of(error)
@@ -370,11 +372,12 @@ def on_ray(cells: Sequence[Cell], threads: int, jobs: int) -> Iterator[tuple[Cel
         task = ray.remote(num_cpus=threads, max_retries=1)(_play_packed)
         dtype = torch.get_default_dtype()
         waiting = {task.remote(cell, threads, dtype): cell for cell in cells}
+        warned: dict[Any, Any] = {}
         while waiting:
             (done, *_), _rest = ray.wait(list(waiting))
             cell = waiting.pop(done)
             try:
-                outcome = pickle.loads(ray.get(done))  # noqa: S301  # our own task wrote it
+                outcome = _unpacked(ray.get(done), warned)
             except Exception as error:
                 outcome = Failure.of(error)
             yield cell, outcome
@@ -409,9 +412,21 @@ def find_engine(name: str, threads: int, jobs: int | None) -> tuple[Engine, int]
 
 def _play_packed(cell: Cell, threads: int, dtype: torch.dtype) -> bytes:
     """``play`` under the caller's default ``dtype``, in which GPyTorch's kernels round numbers. The outcome is pickled,
-    because tensors would be sent as open files."""
+    because tensors would be sent as open files, and with it the warnings of the cell."""
     torch.set_default_dtype(dtype)
-    return pickle.dumps(play(cell, threads))
+    with warnings.catch_warnings(record=True) as given:
+        outcome = play(cell, threads)
+    said = [(str(one.message), one.category, one.filename, one.lineno) for one in given]
+    return pickle.dumps((outcome, said))
+
+
+def _unpacked(packed: bytes, warned: dict[Any, Any]) -> Outcome:
+    """The outcome from ``_play_packed``. The warnings of the cell are given here, each once for all cells with the same
+    ``warned``, as Python does within a process."""
+    outcome, said = pickle.loads(packed)  # noqa: S301  # our own process wrote it
+    for one in said:
+        warnings.warn_explicit(*one, registry=warned)
+    return outcome
 
 
 def _play_into(file: Path, *given: Any) -> None:

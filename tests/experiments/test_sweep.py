@@ -4,6 +4,7 @@ import builtins
 import os
 import subprocess
 import sys
+import warnings
 from dataclasses import dataclass
 from functools import partial
 from multiprocessing.connection import Connection
@@ -54,6 +55,15 @@ class Counted:
         BUILT.append((problem, block))
         if self.raises:
             raise getattr(builtins, self.raises)("by order")
+        return RandomPolicy(problem.num_arms, block.replicates, first_replicate=block.first_replicate)
+
+
+@dataclass(frozen=True)
+class Warns:
+    """Random arms, with a warning each time it is built."""
+
+    def __call__(self, problem, block):
+        warnings.warn("not what you asked for", stacklevel=1)
         return RandomPolicy(problem.num_arms, block.replicates, first_replicate=block.first_replicate)
 
 
@@ -147,6 +157,13 @@ def test_processes_give_what_the_local_runner_gives_bit_for_bit_and_name_a_cell_
     with pytest.raises(SweepFailed, match="switch, bad, replicates 0 to 1: ValueError: window") as got:
         sweep(PROBLEMS, policies, 25, replicates=3, block=2, engine="processes", jobs=2)
     all_same(local, got.value.histories)
+
+
+@pytest.mark.parametrize("engine", ["local", "processes"])
+def test_warnings_of_cells_are_given_here_whatever_the_engine(engine):
+    with pytest.warns(UserWarning, match="not what you asked for") as given:
+        sweep({"table": Table()}, {"warns": Warns()}, 3, replicates=2, block=1, engine=engine, jobs=1)
+    assert len(given) == 2
 
 
 def test_an_interrupted_sweep_continues_where_it_stood(tmp_path):
