@@ -6,6 +6,7 @@ import torch
 from bandits_torch.kernels import (
     ArmCovarianceKernel,
     ExponentialForgettingKernel,
+    MaternTimeKernel,
     SpatioTemporalKernel,
     WienerKernel,
 )
@@ -129,103 +130,65 @@ def test_a_window_of_one_in_many_members_finds_room_for_arms_held_before():
     torch.testing.assert_close(model.marginals(), (row / 1.1, 1 - row.square() / 1.1), rtol=0, atol=1e-9)
 
 
-N, NOISE = 7, 0.1
-ARMS = torch.linspace(0, 1, N).double().unsqueeze(-1)
+ARMS = torch.linspace(0, 1, 7).double().unsqueeze(-1)
 MORE = torch.tensor([[0.05], [1.3]], dtype=torch.float64)
 SPACE = rbf(0.3)
-KERNELS = {
-    "static": (SPACE, None),
-    "fading": (SpatioTemporalKernel(SPACE, ExponentialForgettingKernel(0.1)), forgetting(0.1)),
-    "wandering": (SpatioTemporalKernel(SPACE, WienerKernel(0.2)), wiener(0.2)),
+OVER_TIME = {
+    "static": None,
+    "fading": ExponentialForgettingKernel(0.1),
+    "wandering": WienerKernel(0.2),
+    "smooth": MaternTimeKernel(6.0, 1.5),
 }
 
 
-# arm, reward, time, in the order of arrival: late ones, one older than all, two of one time, the same again
-ARRIVALS = [
-    (0, 0.3, 2.0),
-    (3, -1.0, 4.0),
-    (3, 0.5, 1.0),
-    (6, 0.2, 4.0),
-    (1, 1.1, 3.0),
-    (1, 1.1, 3.0),
-    (5, 0.0, 9.5),
-    (2, -0.7, 4.0),
-]
-
-
-def told(model, arrivals):
-    for arm, reward, time in arrivals:
-        model.observe_arms(torch.tensor(arm), torch.tensor(reward, dtype=torch.float64), time, late=True)
-    return model
-
-
-def twin(kind, arrivals, arms=ARMS, mean=0.0):
-    dense = DenseArmGP(SPACE(arms).to_dense().detach(), NOISE, mean, KERNELS[kind][1])
-    for arrival in arrivals:
-        dense.observe(*arrival)
-    return dense
-
-
-def assert_agree(model, dense, time):
-    answers = dense.answers(time)
-    mean, covariance = model.joint(time if model.drifts else None)
-    torch.testing.assert_close(mean, answers.mean, rtol=0, atol=1e-10)
-    torch.testing.assert_close(covariance, answers.covariance, rtol=0, atol=1e-10)
-    assert float(model.information_gain) == pytest.approx(answers.information_gain, abs=1e-10)
-    assert float(model.log_likelihood) == pytest.approx(answers.log_likelihood, abs=1e-9)
-
-
+@pytest.mark.parametrize("first", [1, 7])
 @pytest.mark.parametrize("form", ["auto", "factor"])
-@pytest.mark.parametrize("kind", KERNELS)
-def test_new_arms_are_as_if_they_had_always_been_there(kind, form):
-    model = told(ArmGP(ARMS, KERNELS[kind][0], NOISE, prior_mean=0.4, form=form), ARRIVALS)
-    wider = model.with_arms(MORE)
-    everything = torch.cat([ARMS, MORE])
+@pytest.mark.parametrize("kind", OVER_TIME)
+def test_a_model_over_more_arms_is_one_that_had_them(kind, form, first):
+    """Beside the arms of each member; rewards may have come late, and some are forgotten before and after."""
+    if kind == "smooth" and form == "factor":
+        return
+    kernel = SpatioTemporalKernel(SPACE, OVER_TIME[kind]) if OVER_TIME[kind] else SPACE
+    own = torch.stack([ARMS[:first], 2 * ARMS[:first]])
+    everything = torch.cat([own, MORE.expand(2, 2, 1)], -2)
+    means = numbers(*[0.4] * first, 0.4, -1.0)
+    noises = numbers(0.1, 0.3)
+    few = ArmGP(own, kernel, noises, prior_mean=0.4, form=form)
+    whole = ArmGP(everything, kernel, noises, prior_mean=means, form=form)
+
+    def learn(times, arms, *models):
+        for time in times:
+            arm, reward = torch.randint(arms, (2,)), torch.randn(2).double()
+            for model in models:
+                model.observe_arms(arm, reward, time, late=True)
+
+    def forget(*models):
+        for model in models:
+            model.forget(1)
+
+    learn((2.0, 4.0, 1.0, 4.0, 3.0, 3.0), first, few, whole)
+    forget(few, whole)
+    before = few.joint(9.5)
+    wider = few.with_arms(MORE, means[-2:])
     assert torch.equal(wider.arms, everything)
-    dense = twin(kind, ARRIVALS, everything, mean=0.4)
-    assert_agree(wider, dense, 9.5)
-    told(wider, [(8, 2.0, 11.0), (2, 0.1, 12.0)])
-    for arrival in ((8, 2.0, 11.0), (2, 0.1, 12.0)):
-        dense.observe(*arrival)
-    assert_agree(wider, dense, 13.0)
-    assert_agree(model, twin(kind, ARRIVALS, mean=0.4), 9.5)  # which stays what it was
+    learn((11.0, 7.0), first + 2, wider, whole)
+    forget(wider, whole)
+    close = {"rtol": 0, "atol": 1e-10}
+    torch.testing.assert_close(wider.joint(13.0), whole.joint(13.0), **close)
+    torch.testing.assert_close(wider.log_likelihood, whole.log_likelihood, **close)
+    torch.testing.assert_close(wider.information_gain, whole.information_gain, **close)
+    torch.testing.assert_close(few.joint(9.5), before, **close)  # which stays what it was
 
 
-def test_new_arms_have_prior_means_of_their_own():
-    means = torch.arange(N).double()
-    model = ArmGP(ARMS, SPACE, NOISE, prior_mean=means, batch_shape=(2,))
+def test_new_arms_have_the_prior_mean_that_all_arms_share_or_one_of_their_own():
+    model = ArmGP(ARMS, SPACE, 0.1, prior_mean=0.4)
+    assert model.with_arms(MORE).prior_mean.tolist() == [0.4] * 9
+    model = ArmGP(ARMS, SPACE, 0.1, prior_mean=torch.arange(7).double(), batch_shape=(2,))
     wider = model.with_arms(MORE, torch.tensor([7.0, 8.0]))
-    assert wider.marginals()[0].tolist() == [list(range(N + 2))] * 2
-    with pytest.raises(
-        ValueError, match="prior_mean must be given, because the present arms have different means"
-    ):
+    assert wider.marginals()[0].tolist() == [list(range(9))] * 2
+    expected = "prior_mean must be given, because the present arms have different means"
+    with pytest.raises(ValueError, match=expected):
         model.with_arms(MORE)
-
-
-def test_new_arms_join_the_arms_of_every_member():
-    own = torch.stack([ARMS, 2 * ARMS])
-    wider = told(ArmGP(own, SPACE, NOISE), ARRIVALS).with_arms(MORE)
-    for k in range(2):
-        everything = torch.cat([own[k], MORE])
-        assert torch.equal(wider.arms[k], everything)
-        answers = twin("static", ARRIVALS, everything).answers(0.0)
-        torch.testing.assert_close(wider.joint()[0][k], answers.mean)
-        torch.testing.assert_close(wider.joint()[1][k], answers.covariance)
-
-
-def test_a_lone_arm_is_joined_by_others():
-    wider = told(ArmGP(ARMS[:1], SPACE, NOISE, prior_mean=0.4), ARRIVALS[:1]).with_arms(MORE)
-    assert_agree(wider, twin("static", ARRIVALS[:1], torch.cat([ARMS[:1], MORE]), mean=0.4), 0.0)
-
-
-def test_a_model_that_had_to_change_form_to_forget_forgets_on():
-    model = told(ArmGP(ARMS, KERNELS["fading"][0], NOISE), [(1, 0.5, 1.0), (2, 0.7, 2.0), (1, 0.1, 3.0)])
-    model.forget(1)
-    wider = model.with_arms(MORE)
-    wider.forget(1)
-    assert_agree(wider, twin("fading", [(1, 0.1, 3.0)], torch.cat([ARMS, MORE])), 3.0)
-    wider.forget(1)
-    assert wider.with_arms(MORE + 1).now == 3.0  # which it still knows to be over
 
 
 def test_points_dropped_as_faint_leave_the_posterior_of_the_others_exact():

@@ -17,7 +17,7 @@ from tests.reference import dense_cycles as over
 from tests.reference.arm_gp_twins import isolated, smooth
 from tests.reference.dense_arm_gp import forgetting
 from tests.reference.dense_cycles import DenseTerms
-from tests.reference.kernels import rbf, scaled
+from tests.reference.kernels import scaled
 
 F64 = torch.float64
 N, NOISE = 5, 0.05
@@ -181,29 +181,6 @@ def test_nothing_builds_up_over_thousands_of_rounds():
         model.observe_arms(arm, reward, time)
         twin.observe(arm, reward, time)
     assert_agree(model, [twin], time + 3.0)
-
-
-def test_more_arms_and_other_hyperparameters_are_as_if_from_the_start():
-    space = rbf(0.4)
-    arms = torch.linspace(0, 1, N).double().unsqueeze(-1)
-
-    def build(features, lengthscale=6.0):
-        return ArmGP(
-            features, SpatioTemporalKernel(space, MaternTimeKernel(lengthscale, 1.5)), NOISE, prior_mean=0.2
-        )
-
-    def after(model):
-        torch.manual_seed(3)
-        return told(model, None, 40)
-
-    wide = after(build(arms)).with_arms(arms[:2] + 1.3)
-    whole = after(build(torch.cat([arms, arms[:2] + 1.3])))
-    torch.testing.assert_close(wide.joint(20.0), whole.joint(20.0), rtol=0, atol=1e-12)
-    model = after(build(arms))
-    model.prior.kernel.time_kernel.lengthscale = 2.0
-    model.rebuild()
-    torch.testing.assert_close(model.joint(20.0), after(build(arms, 2.0)).joint(20.0), rtol=0, atol=1e-12)
-    assert model.arms.shape == (N, 1)
 
 
 def test_a_state_over_many_arms_has_the_only_form_that_there_is():
