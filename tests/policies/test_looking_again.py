@@ -235,21 +235,15 @@ def test_clocks_of_places_are_those_of_the_words(d):
     outcomes[:, 2] *= 0.1
     outcomes[:, 3] += 0.3
     kernels = list(zip(members.forgetting_rate.tolist(), members.timescale.tolist(), strict=True))
+    scales, probes = members.lengthscale.tolist(), ((looks.probes + 1) / 4).tolist()
+    twins = [plain_looking.Places(probes, scales[s], kernels, 1.0) for s in range(2)]
     followed = unsettled = 0
     for t in range(90):
         if t >= 60:
             where, at = looks.due(domain, weights[t], t)
             played[t] = torch.where(where.unsqueeze(-1), at, played[t])
-        for s in range(2):
-            clocks, since, at_once = plain_looking.places(
-                ((played[:t, s] + 1) / 4).tolist(),
-                weights[:t, s].tolist(),
-                ((looks.probes + 1) / 4).tolist(),
-                members.lengthscale[s].tolist(),
-                kernels,
-                1.0,
-                outcomes[:t, :, s].tolist(),
-            )
+        for s, twin in enumerate(twins):
+            clocks, since, at_once = twin.unseen, twin.since, twin.at_once
             assert (looks.unseen[s].tolist(), float(looks.since[s])) == (clocks, since)
             assert looks.at_once[s].nonzero().flatten().tolist() == sorted(at_once)
             if t >= 60:
@@ -261,6 +255,7 @@ def test_clocks_of_places_are_those_of_the_words(d):
                     first = max(sorted(due), key=lambda i: clocks[i])
                     assert at[s].tolist() == looks.probes[first].tolist()
             followed += len(at_once)
+            twin.play(((played[t, s] + 1) / 4).tolist(), weights[t, s].tolist(), outcomes[t, :, s].tolist())
         assert looks.longest.tolist() == looks.unseen.max(-1).values.tolist()
         looked = looks.is_look(played[t], weights[t], t)
         looks.examine(played[t], weights[t], t, LookOutcome(looked, *outcomes[t]))

@@ -76,26 +76,29 @@ def late(unseen, weight, kernels, every, t):
     return {i for i, u in enumerate(unseen) if u >= every * math.sqrt(t + 300) and is_settled(u)}
 
 
-def places(played, weights, probes, lengthscales, kernels, every, outcomes=None):
-    """Observations since each of the probes was examined, since the latest look, and the probes due at once, after
-    points of the unit cube were played under weights of the members (a list for each play) with these length-scales and
-    ``kernels`` over time. ``outcomes``: for each play its reward, prediction, noise and the largest mean of the points
-    held."""
-    unseen, since, at_once = [0] * len(probes), 0, set()
-    for t, (x, weight) in enumerate(zip(played, weights, strict=True)):
-        like = [likeness(x, probe, weight, lengthscales) for probe in probes]
-        tau = every * math.sqrt(t + 300)
-        waiting = late(unseen, weight, kernels, every, t)
+class Places:
+    """Observations since each of the probes was examined, since the latest look, and the probes due at once, as points
+    of the unit cube are played, under these length-scales and ``kernels`` over time of the members."""
+
+    def __init__(self, probes, lengthscales, kernels, every):
+        self.probes, self.lengthscales, self.kernels, self.every = probes, lengthscales, kernels, every
+        self.unseen, self.since, self.at_once, self.t = [0] * len(probes), 0, set(), 0
+
+    def play(self, x, weight, outcome):
+        """A point, under weights of the members; of its outcome reward, prediction, noise and the largest mean of the
+        points held."""
+        like = [likeness(x, probe, weight, self.lengthscales) for probe in self.probes]
+        tau = self.every * math.sqrt(self.t + 300)
+        waiting = late(self.unseen, weight, self.kernels, self.every, self.t)
+        self.t += 1
         seen = {i for i, own in enumerate(like) if own >= 0.5}
-        since = 0 if seen & waiting else since + 1
-        looked = bool(seen & (waiting | at_once))
-        unseen = [0 if i in seen else u + 1 for i, u in enumerate(unseen)]
-        at_once = at_once - seen
-        if looked and outcomes is not None:
-            reward, mean, noise, best = outcomes[t]
-            if reward > best:
-                at_once = set()
-            elif reward - mean >= 3 * noise and reward - mean >= (best - mean) / 4:
-                others = sorted(set(range(len(probes))) - seen, key=lambda i: -like[i])
-                at_once |= {i for i in others[:8] if unseen[i] > tau / 8}
-    return unseen, since, at_once
+        self.since = 0 if seen & waiting else self.since + 1
+        looked = bool(seen & (waiting | self.at_once))
+        self.unseen = [0 if i in seen else u + 1 for i, u in enumerate(self.unseen)]
+        self.at_once = self.at_once - seen
+        reward, mean, noise, best = outcome
+        if looked and reward > best:
+            self.at_once = set()
+        elif looked and reward - mean >= 3 * noise and reward - mean >= (best - mean) / 4:
+            others = sorted(set(range(len(self.probes))) - seen, key=lambda i: -like[i])
+            self.at_once |= {i for i in others[:8] if self.unseen[i] > tau / 8}
