@@ -48,15 +48,10 @@ class DenseRun:
     Args:
         rule: ``"eliminate"``, ``"likeliest"`` or ``"bayes"``.
         width: step -> width of each prior, (P,) or a number.
-        sigma_after: use sigma_i of the arm after observing it in the test, as the paper prints it.
     """
 
-    def __init__(
-        self, priors, rule, width, delta=0.1, two_sided=True, sigma_after=False, noise_scale=None
-    ) -> None:
-        self.priors, self.rule, self.width = priors, rule, width
-        self.delta, self.sides, self.sigma_after = delta, 2 if two_sided else 1, sigma_after
-        self.noise_scale = noise_scale or [math.sqrt(p.noise_variance) for p in priors]
+    def __init__(self, priors, rule, width, delta=0.1) -> None:
+        self.priors, self.rule, self.width, self.delta = priors, rule, width, delta
         self.arms, self.rewards, self.times = [], [], []
         self.record = [[] for _ in priors]  # (eta_i, width_i sigma_i) of the steps each prior was played
         self.surviving, self.all_refuted = [True] * len(priors), False
@@ -91,8 +86,6 @@ class DenseRun:
         self.rewards.append(reward)
         self.times.append(now)
         sigma = math.sqrt(max(float(variance[arm]), 0.0))
-        if self.sigma_after:
-            sigma = math.sqrt(float(self.priors[prior].fit(self.arms, self.rewards, self.times, now)[1][arm]))
         self.record[prior].append((reward - float(mean[arm]), width * sigma))
         if self.rule == "eliminate":
             self._eliminate(prior)
@@ -108,8 +101,8 @@ class DenseRun:
 
     def _eliminate(self, prior) -> None:
         t, plays = len(self.arms), len(self.record[prior])
-        events = self.sides * len(self.priors) * math.pi**2 * t**2 / (3 * self.delta)
-        xi = 2 * self.noise_scale[prior] ** 2 * math.log(events)
+        events = 2 * len(self.priors) * math.pi**2 * t**2 / (3 * self.delta)
+        xi = 2 * self.priors[prior].noise_variance * math.log(events)
         error = abs(sum(eta for eta, _ in self.record[prior]))
         if error > math.sqrt(xi * plays) + sum(bound for _, bound in self.record[prior]):
             if sum(self.surviving) == 1:
