@@ -7,6 +7,8 @@ import torch
 
 from bandits_torch.kernels import ArmCovarianceKernel, SpatioTemporalKernel, WienerKernel
 from bandits_torch.models import ArmGP, OnlineGP, SketchedGP
+from bandits_torch.models.arms import covariance_form, factor_form
+from bandits_torch.models.arms.factor_form import FactorForm
 from bandits_torch.models.arms.prior import ArmPrior
 from bandits_torch.models.arms.weighted_gp import WeightedGP
 from bandits_torch.models.cholesky import independent
@@ -19,10 +21,26 @@ from tests.reference.attack_models import MODELS, attack
 F64 = torch.float64
 
 
+@pytest.fixture
+def in_small(request, monkeypatch):
+    """Where a name says so, rows wait and are folded by fours, or points fill little room."""
+    name = request.node.callspec.params["name"]
+    if name == "rows wait":
+        monkeypatch.setattr(covariance_form, "WAITS_FROM", 0)
+        monkeypatch.setattr(covariance_form, "FOLD", 4)
+        return "covariance"
+    if name == "little room":
+        pack = FactorForm._pack
+        monkeypatch.setattr(factor_form, "ROOM", 2)
+        monkeypatch.setattr(FactorForm, "_pack", lambda form, now: pack(form, now, 2))
+        return "factor"
+    return name
+
+
 @pytest.mark.skipif(not precise.IS_PRECISE, reason="this machine has no extended precision")
-@pytest.mark.parametrize("name", MODELS)
-def test_nothing_is_found_in_a_few_lives(name, full):
-    checks, wrong = attack(name, 60 if full else 10)
+@pytest.mark.parametrize("name", [*MODELS, "rows wait", "little room"])
+def test_nothing_is_found_in_a_few_lives(name, full, in_small):
+    checks, wrong = attack(in_small, 60 if full else 10)
     assert checks > 500
     assert not wrong
 
