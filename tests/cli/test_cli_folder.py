@@ -4,6 +4,7 @@ import errno
 import io
 import json
 import os
+import re
 import shutil
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from bandits_torch.experiments import report
 from bandits_torch.files import atomic_write, fcntl
 from bandits_torch.history import Recorder
+from bandits_torch.state_files import write_state
 from tests.cli.shell import REPORT, call, interrupted
 
 pytestmark = pytest.mark.usefixtures("without_a_page")
@@ -140,13 +142,86 @@ def test_a_race_leaves_its_report_and_what_is_the_user_s(out, own, asked):
         assert after["regret.csv"] == before.get("regret.csv", after["regret.csv"])
 
 
+def wrote(content, name="race.json"):
+    """A function that writes something else in the place of the record of a race in progress, or of a checkpoint."""
+    return lambda out: (out / "checkpoints" / name).write_bytes(content)
+
+
+def asked_for(**changes):
+    """A function that changes what the record of a race in progress says was asked."""
+
+    def change(out):
+        record = json.loads((out / "checkpoints" / "race.json").read_text())
+        wrote(json.dumps(record | {"asked": record["asked"] | changes}).encode())(out)
+
+    return change
+
+
+def crafted(out):
+    """A state that no run wrote."""
+    (out / "checkpoints" / "gp_ts").unlink()
+    write_state(out / "checkpoints" / "gp_ts", "run", {}, {})
+
+
+def a_folder_for_a_state(out):
+    (out / "checkpoints" / "gp_ts").unlink()
+    put(out, "checkpoints/gp_ts/mine")
+
+
+def a_link_for_the_checkpoints(out):
+    put(out, "elsewhere/mine")
+    (out / "checkpoints").symlink_to(out / "elsewhere")
+
+
+BEGUN = b'{"format": "bandits_torch race in progress"'
+RECORDS = [b"", b"{", b"[]", b"{}", b"null", b"1", b'{"format": "x"}', b"\xff\xfe\x00", b"[" * 9999]
+RECORDS += [BEGUN + asked + b"}" for asked in (b"", b', "asked": null', b', "asked": []', b', "asked": "x"')]
+POLICIES = [None, "random", [["random"]], ["../../mine"], ["race.json"]]
+WRONG = [{"options": None}, {"options": {"random": 3}}, {"horizon": "20"}, {"horizon": 1e400}]
+WRONG += [{"policies": policies} for policies in POLICIES]
+LOOKS = {  # what the folder holds of a race, and what is done to it
+    "empty": (None, lambda out: out.mkdir()),
+    "a file": (None, lambda out: put(out.parent, out.name)),
+    "a dangling link": (None, lambda out: out.symlink_to(out.parent / "nowhere")),
+    "a link to itself": (None, lambda out: out.symlink_to(out)),
+    "empty checkpoints": (None, lambda out: (out / "checkpoints").mkdir(parents=True)),
+    "checkpoints is a file": (None, lambda out: put(out, "checkpoints")),
+    "checkpoints is a link": (None, a_link_for_the_checkpoints),
+    "a crafted state": ("cut off", crafted),
+    "a folder for a state": ("cut off", a_folder_for_a_state),
+    "an empty state": ("cut off", wrote(b"", "gp_ts")),
+    "half a state": ("cut off", lambda out: os.truncate(out / "checkpoints" / "random", 500)),
+    "the other's state": (
+        "cut off",
+        lambda out: shutil.copy(out / "checkpoints" / "random", out / "checkpoints" / "gp_ts"),
+    ),
+    **{f"record {record[43:] or record[:9]}": ("cut off", wrote(record)) for record in RECORDS},
+    **{f"asked {changes}": ("cut off", asked_for(**changes)) for changes in WRONG},
+}
+
+
+@pytest.mark.parametrize("asked", [CHECKPOINT, RESUME, OVERWRITE], ids=str)
+@pytest.mark.parametrize(("out", "look"), LOOKS.values(), ids=LOOKS, indirect=["out"])
+def test_however_a_folder_looks_a_race_runs_or_a_line_says_why_not_and_nothing_is_changed(
+    out, look, asked, tmp_path
+):
+    put(tmp_path, "mine")
+    look(out)
+    before = held(tmp_path)
+    result = race(out, *asked, code=None)
+    after = held(tmp_path)
+    assert {after.get(name) for name, content in before.items() if content == b"mine"} == {b"mine"}
+    if result.exit_code:
+        assert (result.exit_code, after) == (2, before)
+        assert re.fullmatch(r"error: (?!\w*(Error|Exception): ).+\n", result.stderr)
+    else:
+        assert set(REPORT) <= set(held(out))
+
+
 @pytest.mark.parametrize("out", ["cut off"], indirect=True)
 def test_a_record_that_names_files_elsewhere_deletes_none(out, tmp_path):
     put(tmp_path, "mine")
-    record = out / "checkpoints" / "race.json"
-    changed = json.loads(record.read_text())
-    changed["asked"]["policies"] += ["../../mine", str(tmp_path / "mine")]
-    record.write_text(json.dumps(changed))
+    asked_for(policies=["random", "gp_ts", "../../mine", str(tmp_path / "mine")])(out)
     race(out, *OVERWRITE)
     assert (tmp_path / "mine").read_text() == "mine"
 
@@ -208,6 +283,38 @@ def test_a_race_cut_off_while_it_wrote_its_report_goes_on(out, monkeypatch):
         race(out, *RESUME, code=130)
     race(out, *RESUME)
     assert sorted(held(out)) == REPORT
+
+
+def test_a_race_stopped_at_any_write_or_deletion_ends_as_one_that_was_not(races, tmp_path, monkeypatch):
+    table, replace, unlink = (races / "over" / "regret.csv").read_bytes(), os.replace, Path.unlink
+
+    def stopped_after(count):
+        """A race that goes on and is stopped so many writes and deletions later: its folder, and whether it was."""
+        out, left = shutil.copytree(races / "cut off", tmp_path / str(count)), [None] * count
+        put(out, "checkpoints/notes.txt")
+
+        def counted(change):
+            def changed(*names, **options):
+                if not left:
+                    raise KeyboardInterrupt
+                left.pop()
+                change(*names, **options)
+
+            return changed
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "replace", counted(replace))
+            patch.setattr(Path, "unlink", counted(unlink))
+            return out, race(out, *RESUME, *CHECKPOINT, code=None).exit_code == 130
+
+    for count in range(99):
+        out, was_stopped = stopped_after(count)
+        race(out, *RESUME)
+        assert sorted(held(out)) == ["checkpoints/notes.txt", *REPORT]
+        assert (out / "regret.csv").read_bytes() == table
+        if not was_stopped:
+            break
+    assert 10 < count < 99
 
 
 @pytest.mark.parametrize("out", ["over"], indirect=True)
