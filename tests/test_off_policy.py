@@ -83,20 +83,20 @@ def test_an_interval_that_rests_on_few_rows_of_an_arm_says_so(estimator, tmp_pat
 
 def test_rows_of_one_time_count_as_spread_over_the_gap_to_the_next():
     rng = np.random.default_rng(0)
-    rows = torch.arange(1200)
-    arms = torch.from_numpy(rng.integers(0, 4, 1200))
-    rewards = torch.sin(rows / 60 + arms) + 0.3 * torch.from_numpy(rng.normal(size=1200))
+    rows = torch.arange(480)
+    arms = torch.from_numpy(rng.integers(0, 4, 480))
+    rewards = torch.sin(rows / 60 + arms) + 0.3 * torch.from_numpy(rng.normal(size=480))
     each = Log(rows.double(), arms, rewards)
     expected = value(each, "tv_gp_ucb", replays=2)
     five = replace(each, times=(rows // 5 * 5).double())
     assert value(five, "tv_gp_ucb", replays=2) == expected
     milliseconds = replace(each, times=1.7e12 + rows // 2)
     assert value(milliseconds, "tv_gp_ucb", replays=2).value == pytest.approx(expected.value, rel=1e-6)
-    at_once = replace(each, times=torch.zeros(1200).double())
+    at_once = replace(each, times=torch.zeros(480).double())
     assert value(at_once, "tv_gp_ucb", replays=2).value == pytest.approx(expected.value, rel=1e-6)
-    under = Log(rows[:300].double(), arms[:300], rewards[:300], contexts=(rows[:300] % 2).double()[:, None])
+    under = Log(rows[:120].double(), arms[:120], rewards[:120], contexts=(rows[:120] % 2).double()[:, None])
     expected = value(under, "auto", replays=2).value
-    at_once = replace(under, times=torch.zeros(300).double())
+    at_once = replace(under, times=torch.zeros(120).double())
     assert value(at_once, "auto", replays=2).value == pytest.approx(expected, rel=1e-6)
 
 

@@ -120,7 +120,8 @@ def test_there_is_a_page_of_dates_of_every_zone_without_an_alarm(zone, tmp_path)
     for k in range(6):  # over the night in which Berlin's clocks go forward
         live.tell(live.ask(datetime(2024, 3, 30, 12, 30, tzinfo=zone) + timedelta(hours=12 * k)), float(k))
         assert live.alarms().empty
-        live.report(tmp_path / "live.html")
+        if k in (0, 5):
+            live.report(tmp_path / "live.html")
     assert "2024-04-02 00:30" in read(tmp_path / "live.html").said["td"]
 
 
