@@ -76,11 +76,13 @@ def test_the_picture_of_readme_shows_what_is_kept():
 
 
 def cells():
-    """Every policy of every race but for that on a file, which is played whole; the short form takes some."""
+    """Every policy of every race but for that on a file, which is played whole; the short form takes some of those that
+    play in a second."""
     for command in (published.RACE, *published.RACES[2:]):
         for policy in published.kept()[command]["policies"]:
             name = f"{command.split()[3] if command != published.RACE else 'README'}, {policy}"
-            yield pytest.param(command, policy, marks=pytest.mark.sampled(8), id=name)
+            mark = pytest.mark.slow if policy == "auto" else pytest.mark.sampled(8)
+            yield pytest.param(command, policy, marks=mark, id=name)
 
 
 @pytest.mark.sampled(3)

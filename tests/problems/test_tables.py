@@ -65,14 +65,6 @@ def test_forward_fill_repeats_the_last_reward_and_leaves_leading_gaps(tmp_path: 
     assert _same(table.rewards, expected)
 
 
-@pytest.mark.parametrize(
-    "stamps", [("2024-01-01 00:00", "2024-01-01 01:00"), ("2024-01-01T02:00+02:00", "2024-01-01T01:00Z")]
-)
-def test_timestamps_become_seconds(tmp_path: Path, stamps: tuple[str, str]) -> None:
-    table = read_table(_write(tmp_path, f"t,a,b\n{stamps[0]},1,2\n{stamps[1]},3,4\n"), time_column="t")
-    assert table.times.tolist() == [1704067200.0, 1704070800.0]
-
-
 @pytest.mark.skipif(int(pd.__version__.split(".")[0]) < 3, reason="before pandas 3 dates end in 2262")
 @pytest.mark.parametrize("year", ["0900", "3000", "9999"])
 def test_dates_of_any_year_become_seconds(tmp_path: Path, year: str) -> None:
@@ -223,12 +215,6 @@ def test_a_first_column_called_like_time_is_the_time_unless_told_otherwise(tmp_p
     assert table.arm_names == ("a", "b")
     assert table.times.tolist() == [3.0, 5.0]
     assert read_table(path, time_column=None).arm_names == (name, "a", "b")
-
-
-def test_a_column_called_like_time_is_the_time_wherever_it_stands(tmp_path):
-    path = _write(tmp_path, "a,time,b\n1,2,3\n3,4,5\n")
-    assert read_table(path).arm_names == ("a", "b")
-    assert read_table(path, time_column=None).arm_names == ("a", "time", "b")
 
 
 def test_an_index_saved_with_the_table_is_no_arm(tmp_path):
