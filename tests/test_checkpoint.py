@@ -18,6 +18,7 @@ from bandits_torch.problems import Replay
 from bandits_torch.state import differing
 from bandits_torch.state_files import write_state
 from tests.reference.asking import bits
+from tests.reference.kill_runs import same
 from tests.reference.stubs import TableProblem
 
 
@@ -39,15 +40,6 @@ def cut_at(monkeypatch):
         monkeypatch.setattr(Recorder, "pulled", pulled)
 
     return set_step
-
-
-def same(one, other):
-    """Whether two Histories agree in every bit, but for seconds."""
-    names = ("arms", "rewards", "expected_rewards", "best", "times")
-    assert one.trace.keys() == other.trace.keys()
-    pairs = [(getattr(one, name), getattr(other, name)) for name in names]
-    pairs += [(one.trace[name], other.trace[name]) for name in one.trace]
-    return all(np.array_equal(a.numpy(), b.numpy(), equal_nan=True) for a, b in pairs)
 
 
 TABLE = [[[0.0, 1.0, 0.5], [2.0, 1.0, 0.5]]]

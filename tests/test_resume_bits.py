@@ -10,7 +10,7 @@ from bandits_torch.checkpoint import RunCheckpoint
 from bandits_torch.problems import ContinuousProblem
 from tests.reference import all_recipes
 from tests.reference.asking import bits
-from tests.reference.kill_runs import NAMES
+from tests.reference.kill_runs import record
 
 ARMS = {"auto-cycles": 12, "auto-control": 30}  # where a hundred make files of hundreds of megabytes
 
@@ -34,10 +34,9 @@ def unlike(build, folder, monkeypatch, steps, stops):
     found = []
     for stop in stops:
         resumed = run(*build(), steps, seed=2, checkpoint=folder / str(stop), every=steps)
-        assert resumed.trace.keys() == undisturbed.trace.keys()
-        pairs = {key: (getattr(resumed, key), getattr(undisturbed, key)) for key in NAMES}
-        pairs |= {key: (resumed.trace[key], undisturbed.trace[key]) for key in undisturbed.trace}
-        found += [(stop, key) for key, (one, other) in pairs.items() if bits(one) != bits(other)]
+        one, other = bits(record(resumed)), bits(record(undisturbed))
+        assert one.keys() == other.keys()
+        found += [(stop, key) for key in one if one[key] != other[key]]
     return found
 
 
