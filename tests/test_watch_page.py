@@ -5,7 +5,6 @@ import math
 import re
 import threading
 from datetime import UTC, datetime, timedelta, timezone
-from html.parser import HTMLParser
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 from zoneinfo import ZoneInfo
@@ -14,35 +13,9 @@ import numpy as np
 import pytest
 
 from bandits_torch import AskTell, recipes
+from tests.experiments.html import Page
 from tests.reference.asking import bits
 from tests.test_watch import play
-
-VOID = {"meta", "br", "img", "link", "path", "use", "rect"}
-
-
-class Page(HTMLParser):
-    """Text of a page by tag, and whether its tags match."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.said, self.tags = [], {}, set()
-        self.feed(text)
-        assert self.open == []
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.add(tag)
-        assert not [name for name, _ in attrs if name.startswith("on")]
-        assert not [value for name, value in attrs if name in ("src", "href") and not value.startswith("#")]
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        if tag not in VOID:
-            assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if data.strip() and self.open:
-            self.said.setdefault(self.open[-1], []).append(" ".join(data.split()))
 
 
 def read(path):
@@ -65,7 +38,7 @@ def test_the_page_says_what_the_tables_say_and_what_its_words_mean(tmp_path):
     live = shop()
     live.report(tmp_path / "live.html", refresh=60, title="A shop & more")
     page = read(tmp_path / "live.html")
-    assert page.tags.isdisjoint({"script", "iframe", "object", "b"})
+    assert {"script", "iframe", "object", "b"}.isdisjoint(tag for tag, _ in page.tags)
     assert page.said["h1"] == ["A shop & more"]
     table = live.beliefs().sort_values(["probability_best", "mean"], ascending=False)
     names = page.said["td"]
