@@ -1,4 +1,4 @@
-"""Tables as people have them, each with what was meant by it: ``python -m tests.fuzz.odd_tables --count 5000``.
+"""Tables as people have them, each with what was meant by it.
 
 A table is drawn, then written as some program would: separator, decimal mark, thousands, index, kind and place of the
 times, missing marks and numbers, encoding, line ends, quotes, long or wide, a column of hours, weekdays or counts
@@ -6,12 +6,9 @@ beside the times, Excel's first line, the printed minus sign, Parquet and NPZ. `
 or raise a ValueError that names an argument which decides; told that argument, it must give what was meant.
 """
 
-import argparse
 import io
 import random
 import re
-import tempfile
-from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -226,24 +223,3 @@ def judge(odd: Odd, path: Path) -> str:
                 else f"wrong: read {table.notes} told {told}"
             )
     return "wrong: refused for ever"
-
-
-def main() -> None:
-    """Count what becomes of many tables, and show those that are read wrongly."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=5000)
-    parser.add_argument("--seed", type=int, default=0)
-    asked, counts = parser.parse_args(), Counter()
-    chance = random.Random(asked.seed)
-    with tempfile.TemporaryDirectory() as folder:
-        for number in range(asked.count):
-            odd = draw(chance) if chance.random() < 0.9 else draw_binary(chance)
-            verdict = judge(odd, Path(folder) / "table.csv")
-            counts[verdict.split(":")[0]] += 1
-            if verdict.startswith("wrong") and counts["wrong"] <= 20:
-                print(number, odd.how, verdict, odd.content[:200])
-    print(", ".join(f"{what} {counts[what]}" for what in ("right", "refused", "wrong")))
-
-
-if __name__ == "__main__":
-    main()

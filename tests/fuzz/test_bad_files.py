@@ -76,10 +76,10 @@ def test_half_a_file_is_refused(tmp_path, suffix):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_odd_tables_are_read_as_meant_or_refused_by_the_argument_that_decides(tmp_path, seed):
+def test_odd_tables_are_read_as_meant_or_refused_by_the_argument_that_decides(tmp_path, seed, full):
     """The tests above ask for a table or a ValueError: a wrong table passes them. Here it is known what was meant."""
     chance = random.Random(seed)
-    for _ in range(75):
+    for _ in range(1250 if full else 75):
         odd = draw(chance) if chance.random() < 0.9 else draw_binary(chance)
         verdict = judge(odd, tmp_path / "table.csv")
         assert not verdict.startswith("wrong"), (odd.how, verdict, odd.content[:300])
