@@ -11,10 +11,10 @@ from bandits_torch import ArmContext, AskTell, Domain, recipes
 from bandits_torch.policies import Observation, Pending, RegretBalancing
 from tests.fuzz.bad_values import INF, NAN
 from tests.fuzz.living import (
+    ARMS,
     CONTEXT,
     MODELS,
-    MORE,
-    OVER_POINTS,
+    STEPS,
     S,
     model_of,
     numbers,
@@ -78,30 +78,21 @@ BAD_TIMES = {
     "list": [1.0],
     "beyond float64": 10**400,
 }
-BAD_AVAILABLE = {
-    "none left": torch.zeros(11, dtype=torch.bool),
-    "none left in one replicate": torch.tensor([[True] * 11, [False] * 11]),
-    "numbers": torch.ones(11),
-    "too long": torch.ones(12, dtype=torch.bool),
-    "other replicates": torch.ones(3, 11, dtype=torch.bool),
-    "list": [True] * 11,
-    "text": "all",
-}
 BAD_CONTEXTS = {
     "none": ArmContext(),
     "nothing": None,
     "a number": 3.0,
-    "a mask": torch.ones(11) > 0,
+    "a mask": torch.ones(ARMS) > 0,
     "by itself": CONTEXT.context,
     "too long": ArmContext(torch.zeros(2).double()),
     "of other replicates": ArmContext(torch.zeros(S + 1, 1).double()),
-    "features of other arms": ArmContext(CONTEXT.context, torch.zeros(12, 2).double()),
-    "features too wide": ArmContext(CONTEXT.context, torch.zeros(11, 9).double()),
-    "no arm left": ArmContext(CONTEXT.context, available=torch.zeros(11) > 0),
+    "features of other arms": ArmContext(CONTEXT.context, torch.zeros(ARMS + 1, 2).double()),
+    "features too wide": ArmContext(CONTEXT.context, torch.zeros(ARMS, 9).double()),
+    "no arm left": ArmContext(CONTEXT.context, available=torch.zeros(ARMS) > 0),
 }
 NONE_OF_THE_LIST = {
     "another": ArmContext(CONTEXT.context + 0.01),
-    "features": ArmContext(CONTEXT.context, torch.zeros(11, 2).double()),
+    "features": ArmContext(CONTEXT.context, torch.zeros(ARMS, 2).double()),
 }
 _X, _Y = torch.zeros(S, 1, 1).double(), torch.ones(S, 1, 1).double()
 BAD_X = {
@@ -143,6 +134,19 @@ BAD_COUNTS = {
 }
 
 
+def bad_masks(n: int) -> dict[str, Any]:
+    """What is no mask of ``n`` arms, or leaves none."""
+    return {
+        "none left": torch.zeros(n) > 0,
+        "none left in one replicate": torch.tensor([[True] * n, [False] * n]),
+        "numbers": torch.ones(n),
+        "too long": torch.ones(n + 1) > 0,
+        "other replicates": torch.ones(3, n) > 0,
+        "list": [True] * n,
+        "text": "all",
+    }
+
+
 Said = tuple[str, Callable[[], Any], tuple[str, ...]]
 LATE = {**BAD_TIMES, "backwards": 1.0}
 JUNK = {"a word": "1", "bytes": b"1", "too long an integer": 10**400, "a dict": {}, "a class": object}
@@ -154,7 +158,9 @@ def each(what: str, values: Mapping[str, Any], call: Callable[[Any], Any], *name
         yield f"{what} {kind}", partial(call, value), names
 
 
-def to_policy(policy: Any, under: Any = None, listed: bool = False, step: float = 4.0) -> Iterator[Said]:
+def to_policy(
+    policy: Any, under: Any = None, listed: bool = False, step: float = STEPS + 1.0
+) -> Iterator[Said]:
     """Observations that cannot be, and masks, domains or contexts that leave nothing or are others."""
     choice = policy.choose(step, under)
     right = Observation(step, choice.arm, torch.tensor([0.3, 0.4]).double(), choice.why)
@@ -197,7 +203,7 @@ def to_policy(policy: Any, under: Any = None, listed: bool = False, step: float 
         one = Pending(step, bad, choice.why)
         ask = partial(policy.choose_many, step, 1, under, [one])
         yield f"choose: pending arm {what}", ask, ("pending.arm",)
-    domains = BAD_DOMAINS if policy.dim else BAD_AVAILABLE
+    domains = BAD_DOMAINS if policy.dim else bad_masks(policy.num_arms)
     if under is None:
         yield from each("choose: available", domains, lambda bad: policy.choose(step, bad), "available")
     else:
@@ -228,7 +234,7 @@ def times_to_policy(policy: Any) -> Iterator[Said]:
 
 def to_ask_tell(asked: Any) -> Iterator[Said]:
     """Numbers of no question, rewards that are no numbers, times that are none."""
-    id = asked.ask(4.0).id
+    id = asked.ask(STEPS + 1.0).id
     ids = [-1, id + 1, 10**400, 0.0, 1.5, True, "0", None, torch.tensor(0), [0]]
     yield from each("tell: id", {str(bad)[:9]: bad for bad in ids}, lambda bad: asked.tell(bad, 1.0), "id")
     one_number = ("one for two", "list", "number", "no dimension")  # it is that of all replicates
@@ -306,12 +312,12 @@ Life = tuple[Callable[[], Any], list[Said]]
 
 def _life_of_policy(build: Callable[..., Any], name: str, under: Any = None, **options: Any) -> Life:
     policy = build(name, **options)
-    policy.choose(4.0, under)  # draws ahead what the choice below would draw
+    policy.choose(STEPS + 1.0, under)  # draws ahead what the choice below would draw
     return policy.state_dict, [*to_policy(policy, under, options.get("listed", False))]
 
 
-def _life_of_drifting_policy(name: str, **options: Any) -> Life:
-    policy = policy_of(name, **options)
+def _life_of_drifting_policy(name: str) -> Life:
+    policy = policy_of(name)
     return policy.state_dict, [*times_to_policy(policy)]
 
 
@@ -323,7 +329,7 @@ def _life_over_points_that_drift(name: str) -> Life:
 def _life_of_ask_tell(name: str) -> Life:
     policy = policy_of(name)
     asked = AskTell(policy)
-    asked.ask(4.0)
+    asked.ask(STEPS + 1.0)
     return asked.state_dict, [*to_ask_tell(asked), *to_policy(policy)]
 
 
@@ -332,22 +338,18 @@ def _life_of_model(name: str) -> Life:
     return partial(state_of, model), [*to_model(name, model)]
 
 
+VARIANTS = ("sw_gp_ucb-likelihood", "sw_gp_ucb-learning", "auto-control", "auto-price")
+DRIFTING = ("tv_gp_ucb", "ui_gp_ucb", "predictive_sampling", "auto-control")
+OVER_POINTS = ("auto", "random", "gp_ucb", "gp_ts", "tv_gp_ucb", "et_gp_ucb", "pe_gp_ucb")
 # Each makes one in mid-life: a function that gives its state, and what is said to it.
 LIVES: dict[str, Callable[[], Life]] = {
     **{f"policy {name}": partial(_life_of_ask_tell, name) for name in recipes.RECIPES},
+    **{f"policy {name}": partial(_life_of_policy, policy_of, name) for name in VARIANTS},
     **{
         f"policy {name} over points": partial(_life_of_policy, policy_over_points, name)
         for name in OVER_POINTS
     },
-    **{
-        f"policy sw_gp_ucb that learns {what}": partial(_life_of_policy, policy_of, "sw_gp_ucb", **options)
-        for what, options in MORE.items()
-    },
-    "policy tv_gp_ucb, times": partial(_life_of_drifting_policy, "tv_gp_ucb", forgetting_rate=0.1),
-    "policy ui_gp_ucb, times": partial(_life_of_drifting_policy, "ui_gp_ucb"),
-    "policy predictive_sampling, times": partial(
-        _life_of_drifting_policy, "predictive_sampling", forgetting_rate=0.1
-    ),
+    **{f"policy {name}, times": partial(_life_of_drifting_policy, name) for name in DRIFTING},
     **{
         f"policy {name} under contexts, {listed=}": partial(
             _life_of_policy, policy_under_contexts, name, CONTEXT, listed=listed
@@ -355,9 +357,6 @@ LIVES: dict[str, Callable[[], Life]] = {
         for name in ("cgp_ucb", "auto")
         for listed in (True, False)
     },
-    "policy auto with a control": partial(_life_of_policy, policy_of, "auto", control=0),
-    "policy auto with a price": partial(_life_of_policy, policy_of, "auto", move_price=0.1),
-    "policy auto with a control, times": partial(_life_of_drifting_policy, "auto", control=0),
     "policy tv_gp_ucb over points, times": partial(_life_over_points_that_drift, "tv_gp_ucb"),
     **{f"model {name}": partial(_life_of_model, name) for name in MODELS},
 }

@@ -11,6 +11,7 @@ VARIANTS = {
     "cycles": {"cycles": [24.0, 168.0]},
     "control": {"control": 0},
     "moves": {"max_move": 0.04, "move_price": 0.05},
+    "price": {"move_price": 0.1},
     "reward": {"incumbent": "reward"},
     "units": {"reward_scale": "warm-up"},
     "stale": {"forgetting_rate": 0.9, "stale": 1e-2},  # drops the first observations at step 32
