@@ -272,19 +272,6 @@ def test_a_race_killed_before_its_first_word_is_begun(out):
     assert sorted(held(out)) == REPORT
 
 
-@pytest.mark.parametrize("out", ["cut off"], indirect=True)
-def test_a_race_cut_off_while_it_wrote_its_report_goes_on(out, monkeypatch):
-    def stopped(directory, *_, **__):
-        (directory / "regret.csv").write_text("half")
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr("bandits_torch.cli.play.write_report", stopped)
-        race(out, *RESUME, code=130)
-    race(out, *RESUME)
-    assert sorted(held(out)) == REPORT
-
-
 def test_a_race_stopped_at_any_write_or_deletion_ends_as_one_that_was_not(races, tmp_path, monkeypatch):
     table, replace, unlink = (races / "over" / "regret.csv").read_bytes(), os.replace, Path.unlink
 
