@@ -197,7 +197,7 @@ def test_told_a_kernel_the_unit_of_rewards_does_not_matter(way, unit):
             policy.learn(Observation(float(step), arm, size * (6 * x[arm, 0]).cos(), why))
 
 
-@pytest.mark.parametrize("domain", [False, True])
+@pytest.mark.parametrize("domain", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_rare_success_is_no_outlier(domain):
     """Of random arms, or points of a domain: means are near the chances, and intervals of 90 % hold most of these."""
     g, S, steps = torch.Generator().manual_seed(5), 8, 300 if domain else 800
