@@ -579,7 +579,8 @@ class SlidingWindowWidth(IGPWidth):
         self.num_events = validation.positive_integer("horizon", horizon)
 
     def bind(self, model: OnlineModel, forgetting: Any) -> Width:
-        bound, window = copy.copy(super().bind(model, forgetting)), getattr(forgetting, "window", None)
+        super().bind(model, forgetting)
+        bound, window = copy.copy(self), getattr(forgetting, "window", None)
         bound.window = _value_of_rule("window", self.window, window, "a window")
         return bound
 
