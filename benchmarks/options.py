@@ -1,13 +1,14 @@
 """The command lines of benchmarks: options that they share. What a page needs (``pages``) does without typer."""
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from benchmarks.pages import near_by
+from benchmarks.pages import near_by, results_folder, say
 
 
 def command(main: Callable[..., None]) -> typer.Typer:
@@ -24,6 +25,27 @@ PageAlone = Annotated[bool, typer.Option("--page", help="Write the page from the
 Out = Annotated[
     Path | None, typer.Option(help="Folder of tables and page.", show_default="results of the program")
 ]
+
+
+def with_page(write_page: Callable[[Path], Path]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Makes a command of a function that plays into a folder of tables, its first argument: then their page is written.
+    The command has the function's options, ``--out`` for another folder, and ``--page`` to play nothing."""
+
+    def decorated(play: Callable[..., None]) -> Callable[..., None]:
+        def main(out: Out = None, page: PageAlone = False, **asked: Any) -> None:
+            folder = results_folder(inspect.getfile(play), out)
+            if not page:
+                play(folder, **asked)
+            say(f"wrote {write_page(folder)}")
+
+        _, *own = inspect.signature(play).parameters.values()
+        *shared, _ = inspect.signature(main).parameters.values()
+        main.__doc__ = play.__doc__
+        main.__signature__ = inspect.Signature([*own, *shared])
+        main.__annotations__ = {one.name: one.annotation for one in (*own, *shared)}
+        return main
+
+    return decorated
 
 
 def chosen(text: str, known: Iterable[str], option: str) -> list[str]:

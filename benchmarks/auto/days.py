@@ -158,15 +158,14 @@ def write_page(folder: Path) -> Path:
     )
 
 
+@options.with_page(write_page)
 def main(
+    folder: Path,
     seeds: Annotated[str, typer.Option(help="reported, development, or some by commas.")] = "reported",
-    out: options.Out = None,
-    page: options.PageAlone = False,
 ) -> None:
     """Play, and write what came of it. On the seeds that choose, with a day, all settings of the rival."""
     wanted = options.seeds_of(seeds, {"reported": REPORTED, "development": DEVELOPMENT})
-    folder = pages.results_folder(__file__, out)
-    for seed in [] if page else wanted:
+    for seed in wanted:
         for cycle in (True, False):
             played = (*PLAYED, *RIVALS) if seed in DEVELOPMENT else PLAYED
             if seed in REPORTED[MISLED:]:
@@ -175,7 +174,6 @@ def main(
             pages.keep(folder / "days.csv", rows, KEY)
             regrets = rows.set_index("policy")["regret"].to_dict()
             pages.say(f"{seed}, {'a day' if cycle else 'none'}: {regrets}")
-    pages.say(f"wrote {write_page(folder)}")
 
 
 if __name__ == "__main__":

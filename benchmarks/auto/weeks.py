@@ -89,30 +89,28 @@ def write_page(folder: Path) -> Path:
     )
 
 
+@options.with_page(write_page)
 def main(
+    folder: Path,
     seeds: Annotated[
         str, typer.Option(help="reported, some by commas, or development: the rival's.")
     ] = "reported",
     tables: Annotated[str, typer.Option(help="Separated by commas; all by default.")] = "",
-    out: options.Out = None,
-    page: options.PageAlone = False,
 ) -> None:
     """Play what is not kept yet, and write what came of it."""
-    folder = pages.results_folder(__file__, out)
     if seeds == "development":
         rows = [play(BOTH, seed, name) for name in (FOUND, GIVEN_BOTH, *RIVALS) for seed in DEVELOPMENT]
         pages.say(pd.DataFrame(rows).groupby("policy")["regret"].mean())
-        return
+        raise typer.Exit
     file, chosen = folder / "weeks.csv", options.chosen(tables, RACED, "tables")
     kept = pages.played(file, KEY)
     wanted = options.seeds_of(seeds, {"reported": REPORTED})
     plays = [(table, seed, one) for seed in wanted for table in chosen for one in RACED[table]]
-    for each in [] if page else plays:
+    for each in plays:
         if each not in kept:
             row = play(*each)
             pages.keep(file, pd.DataFrame([row]), KEY)
             pages.say(f"{', '.join(map(str, each))}: {row['regret']:.0f} of {row['random']:.0f}")
-    pages.say(f"wrote {write_page(folder)}")
 
 
 if __name__ == "__main__":

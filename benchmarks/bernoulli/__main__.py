@@ -130,19 +130,17 @@ def write_page(folder: Path) -> Path:
     return pages.render(folder / "RESULTS.md", "bernoulli/RESULTS.md.jinja", **shown)
 
 
+@options.with_page(write_page)
 def main(
+    folder: Path,
     kinds: Annotated[str, typer.Option(help="Of the records, separated by semicolons; all by default.")] = "",
     seed: Annotated[int, typer.Option(help="Of the records.")] = REPORTED,
-    out: options.Out = None,
-    page: options.PageAlone = False,
 ) -> None:
     """Play, and write what came of it; other records of the table stay."""
-    folder = pages.results_folder(__file__, out)
-    for kind in [] if page else options.chosen(kinds, KINDS, "kinds"):
+    for kind in options.chosen(kinds, KINDS, "kinds"):
         rows = play(kind, seed)
         pages.keep(folder / "totals.csv", rows, ("kind", "seed"))
         pages.say(rows.to_string())
-    pages.say(f"wrote {write_page(folder)}")
 
 
 if __name__ == "__main__":

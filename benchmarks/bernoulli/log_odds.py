@@ -92,18 +92,17 @@ def write_page(folder: Path) -> Path:
     )
 
 
+@options.with_page(write_page)
 def main(
+    folder: Path,
     policies: Annotated[str, typer.Option(help="Separated by semicolons; all by default.")] = "",
     seeds: Annotated[str, typer.Option(help="reported, or development.")] = "reported",
-    out: options.Out = None,
-    page: options.PageAlone = False,
 ) -> None:
     """Play what is not kept yet, and write what came of it."""
-    folder = pages.results_folder(__file__, out)
     path = folder / "log_odds.csv"
     (which,) = options.chosen(seeds, SEEDS, "seeds")
     kept = pages.played(path, _KEY)
-    for name in [] if page else options.chosen(policies, POLICIES, "policies"):
+    for name in options.chosen(policies, POLICIES, "policies"):
         for kind in KINDS:
             missing = [seed for seed in SEEDS[which] if (kind, seed, name) not in kept]
             if not missing:
@@ -118,8 +117,8 @@ def main(
         pages.say(f"played {name}")
     table = pd.read_csv(path)
     played = set(table.loc[table["seed"].isin(SEEDS["reported"]), "policy"])
-    if played == set(POLICIES):
-        pages.say(f"wrote {write_page(folder)}")
+    if played != set(POLICIES):
+        raise typer.Exit  # no page yet
 
 
 if __name__ == "__main__":

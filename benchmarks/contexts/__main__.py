@@ -94,15 +94,15 @@ SIZE = dense.Size(2000, 5, every=40)
 PARTS = (*dense.PROBLEMS, "coba", "auto", "auto-coba")
 
 
+@options.with_page(write_page)
 def main(
+    results: Path,
     only: Annotated[str, typer.Option(help=f"{', '.join(PARTS)}: these parts alone.")] = "",
     seed: Annotated[int | None, typer.Option(help="That seed alone; not of coba.")] = None,
-    page: options.PageAlone = False,
 ) -> None:
-    """Measure what was asked for, then write the page."""
+    """Measure what was asked for."""
     torch.set_num_threads(1)
-    results = pages.results_folder(__file__)
-    parts = [] if page else options.chosen(only, PARTS, "only")
+    parts = options.chosen(only, PARTS, "only")
     seeds = range(SIZE.seeds) if seed is None else range(seed, seed + 1)
     for kind in (part for part in parts if part in dense.PROBLEMS):
         for one in seeds:
@@ -120,7 +120,6 @@ def main(
         pages.save(table, results / f"auto-{kind}-{one}.csv", 5)
     if {"coba", "auto-coba"} & set(parts) and not linear.has_coba():
         pages.say("left out: coba is not installed (pip install --no-deps coba)")
-    pages.say(f"wrote {write_page(results)}")
 
 
 if __name__ == "__main__":

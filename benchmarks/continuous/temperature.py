@@ -4,6 +4,7 @@
 import math
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Annotated
 
@@ -198,34 +199,30 @@ PLAYERS: dict[str, Callable[[Domain, int], Policy]] = {
 }
 
 
+@options.with_page(write_page)
 def main(
+    folder: Path,
     seeds: Annotated[int, typer.Option(help="Runs of each.")] = 10,
     only: Annotated[str, typer.Option(help="Players, by ';'; default: all.")] = "",
     data: options.Data = options.DATA,
-    out: options.Out = None,
-    page: options.PageAlone = False,
 ) -> None:
-    """Play what the tables lack, seed by seed, then write the page."""
-    folder = pages.results_folder(__file__, out)
+    """Play what the tables lack, seed by seed."""
     path = folder / "temperature.csv"
-    if not page:
-        torch.set_num_threads(1)
-        problem, kept = Temperature(data / "intel_temperature.npz"), pages.played(path, _RUN)
-        for seed in range(seeds):
-            for name in options.chosen(only, PLAYERS, "only"):
-                key = dict(zip(_RUN, (name, SECONDS, seed), strict=True))
-                if tuple(key.values()) in kept:
-                    continue
-                torch.manual_seed(seed)
-                policy = PLAYERS[name](problem.domain, seed)
-                regret, steps = play(policy, problem, SECONDS, EVALUATION, seed)
-                row = {"regret": regret, "steps": len(steps), "ms": 1e3 * sum(steps) / len(steps)}
-                pages.keep(path, pd.DataFrame([key | row]), [*key])
-                pages.say(key | row)
-                if isinstance(policy, WatchedWDBO):
-                    held = pd.DataFrame(policy.held).assign(**key, step=range(1, len(policy.held) + 1))
-                    pages.keep(folder / "temperature-held.csv", held, [*key, "step"])
-    pages.say(f"wrote {write_page(folder)}")
+    torch.set_num_threads(1)
+    problem, kept = Temperature(data / "intel_temperature.npz"), pages.played(path, _RUN)
+    for seed, name in product(range(seeds), options.chosen(only, PLAYERS, "only")):
+        key = dict(zip(_RUN, (name, SECONDS, seed), strict=True))
+        if tuple(key.values()) in kept:
+            continue
+        torch.manual_seed(seed)
+        policy = PLAYERS[name](problem.domain, seed)
+        regret, steps = play(policy, problem, SECONDS, EVALUATION, seed)
+        row = {"regret": regret, "steps": len(steps), "ms": 1e3 * sum(steps) / len(steps)}
+        pages.keep(path, pd.DataFrame([key | row]), [*key])
+        pages.say(key | row)
+        if isinstance(policy, WatchedWDBO):
+            held = pd.DataFrame(policy.held).assign(**key, step=range(1, len(policy.held) + 1))
+            pages.keep(folder / "temperature-held.csv", held, [*key, "step"])
 
 
 if __name__ == "__main__":

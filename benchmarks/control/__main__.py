@@ -151,22 +151,20 @@ def write_page(folder: Path) -> Path:
     )
 
 
+@options.with_page(write_page)
 def main(
+    folder: Path,
     seed: Annotated[int, typer.Option(help="Of lifts, noise and draws.")] = SEED,
     tests: Annotated[str, typer.Option(help="Comma-separated; default: all.")] = "",
-    page: options.PageAlone = False,
-    out: options.Out = None,
 ) -> None:
-    """Play every policy on every test, and write as it goes."""
-    folder, rows = pages.results_folder(__file__, out), []
-    for title in [] if page else options.chosen(tests, TESTS, "tests"):
+    """Play every policy on every test, and keep each test's tables as they come."""
+    rows = []
+    for title in options.chosen(tests, TESTS, "tests"):
         for name in POLICIES:
             rows.append(play(name, title, 20, 1000, seed).assign(seed=seed, steps=1000))
             one = rows[-1]
             pages.say(f"{title}, {name}: regret {one['regret'].mean():.1f}, sent {one['sent'].mean():.1f}")
         pages.save(pd.concat(rows), folder / "tests.csv")
-        write_page(folder)
-    pages.say(f"wrote {write_page(folder)}")
 
 
 if __name__ == "__main__":

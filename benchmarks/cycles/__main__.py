@@ -182,8 +182,8 @@ def standard_error(differences: np.ndarray, lags: int) -> float:
     return float(np.sqrt(max(variance, centred @ centred / (n - 1)) / n))
 
 
-def write_page(out: Path) -> Path:
-    table = pd.read_csv(out / "totals.csv")
+def write_page(folder: Path) -> Path:
+    table = pd.read_csv(folder / "totals.csv")
     rows, records = [], [name for name in RECORDS if (table["record"] == name).any()]
     for record in records:
         own = table[(table["record"] == record) & (table["part"] == "report")]
@@ -197,20 +197,18 @@ def write_page(out: Path) -> Path:
                 row |= {"less": difference.mean(), "error": standard_error(difference, overlap(record))}
             rows.append(row)
     shown = {"rows": rows, "ahead": [row for row in rows if row.get("less", 0) < -2 * row.get("error", 0)]}
-    return pages.render(out / "RESULTS.md", "cycles/RESULTS.md.jinja", records=len(records), **shown)
+    return pages.render(folder / "RESULTS.md", "cycles/RESULTS.md.jinja", records=len(records), **shown)
 
 
+@options.with_page(write_page)
 def main(
+    folder: Path,
     records: Annotated[str, typer.Option(help=f"Comma-separated, of {', '.join(RECORDS)}.")] = "",
     data: options.Data = options.DATA,
-    out: options.Out = None,
-    page: options.PageAlone = False,
 ) -> None:
     """Play, and write what came of it; other records of the table stay."""
-    folder, names = pages.results_folder(__file__, out), options.chosen(records, RECORDS, "records")
-    for record in [] if page else names:
+    for record in options.chosen(records, RECORDS, "records"):
         pages.keep(folder / "totals.csv", compare(record, data), ("record",))
-    pages.say(f"wrote {write_page(folder)}")
 
 
 if __name__ == "__main__":

@@ -177,21 +177,18 @@ def write_page(folder: Path) -> Path:
     return pages.render(folder / "RESULTS.md", "diagnosis/RESULTS.md.jinja", **shown)
 
 
+@options.with_page(write_page)
 def main(
+    folder: Path,
     tails: Annotated[bool, typer.Option("--tails", help="Those whose noise has heavy tails.")] = False,
-    out: options.Out = None,
-    page: options.PageAlone = False,
 ) -> None:
     """Draw, diagnose, and write what came of it; other files of the table stay."""
-    folder = pages.results_folder(__file__, out)
-    if not page:
-        start, count = HEAVY if tails else (0, REPORTED)
-        rows = pd.DataFrame([judge(number, tails=tails) for number in range(start, start + count)])
-        pages.keep(folder / ("heavy.csv" if tails else "files.csv"), rows, ("file",))
-    whole = all((folder / name).exists() for name in ("files.csv", "heavy.csv"))
-    pages.say(
-        f"wrote {write_page(folder)}" if whole else "no page: it needs both tables, with --tails and without"
-    )
+    start, count = HEAVY if tails else (0, REPORTED)
+    rows = pd.DataFrame([judge(number, tails=tails) for number in range(start, start + count)])
+    pages.keep(folder / ("heavy.csv" if tails else "files.csv"), rows, ("file",))
+    if not all((folder / name).exists() for name in ("files.csv", "heavy.csv")):
+        pages.say("no page: it needs both tables, with --tails and without")
+        raise typer.Exit
 
 
 if __name__ == "__main__":

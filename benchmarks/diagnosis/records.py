@@ -53,13 +53,11 @@ def write_page(folder: Path) -> Path:
     return pages.render(folder / "RECORDS.md", "diagnosis/RECORDS.md.jinja", rows=rows)
 
 
-def main(data: options.Data = options.DATA, out: options.Out = None, page: options.PageAlone = False) -> None:
+@options.with_page(write_page)
+def main(folder: Path, data: options.Data = options.DATA) -> None:
     """Diagnose, and write what came of it."""
-    folder = pages.results_folder(__file__, out)
-    if not page:
-        rows = [{"record": name, "said": str(diagnose(table))} for name, table in records(data)]
-        pages.save(pd.DataFrame(rows), folder / "records.csv")
-    pages.say(f"wrote {write_page(folder)}")
+    rows = [{"record": name, "said": str(diagnose(table))} for name, table in records(data)]
+    pages.save(pd.DataFrame(rows), folder / "records.csv")
 
 
 if __name__ == "__main__":

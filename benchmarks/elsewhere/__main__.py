@@ -76,24 +76,22 @@ REPLICATES = 3
 PARTS = ("bandits", "peaks", "fresh", "ten")
 
 
+@options.with_page(write_page)
 def main(
+    results: Path,
     only: Annotated[str, typer.Option(help=f"{', '.join(PARTS)}: these parts alone.")] = "",
     problems: Annotated[str, typer.Option(help="Comma-separated; default: all.")] = "",
     seeds: Annotated[str, typer.Option(help="Comma-separated, of the peaks.")] = "0,1,2",
-    page: options.PageAlone = False,
 ) -> None:
-    """Play what was asked for, then write the page."""
+    """Play what was asked for."""
     torch.set_num_threads(1)
-    results = pages.results_folder(__file__)
-    if not page:
-        parts = options.chosen(only, PARTS, "only")
-        of_peaks = options.seeds_of(seeds)
-        jobs = [job for part in parts for job in _jobs(part, results, of_peaks)]
-        wanted = options.chosen(problems, [name for name, _ in jobs], "problems")
-        for name, play in jobs:
-            if name in wanted:
-                play()
-    pages.say(f"wrote {write_page(results)}")
+    parts = options.chosen(only, PARTS, "only")
+    of_peaks = options.seeds_of(seeds)
+    jobs = [job for part in parts for job in _jobs(part, results, of_peaks)]
+    wanted = options.chosen(problems, [name for name, _ in jobs], "problems")
+    for name, play in jobs:
+        if name in wanted:
+            play()
 
 
 def _jobs(part: str, results: Path, seeds: list[int]) -> list[tuple[str, Callable[[], None]]]:

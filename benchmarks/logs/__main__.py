@@ -278,21 +278,19 @@ def write_page(folder: Path) -> Path:
     )
 
 
+@options.with_page(write_page)
 def main(
+    folder: Path,
     parts: Annotated[str, typer.Option(help=f"Of {', '.join(PARTS)}; all by default.")] = "",
     data: options.Data = options.DATA,
     seed: Annotated[int, typer.Option(help="Of the first log.")] = REPORTED,
     logs: Annotated[int, typer.Option(help="How many of each setting.")] = LOGS,
-    out: options.Out = None,
-    page: options.PageAlone = False,
 ) -> None:
     """Play, and write what came of it; tables of other parts stay."""
-    folder = pages.results_folder(__file__, out)
     seeds = range(seed, seed + logs)
-    for part in [] if page else options.chosen(parts, PARTS, "parts"):
+    for part in options.chosen(parts, PARTS, "parts"):
         pages.save(pd.DataFrame(PARTS[part](seeds, data)), folder / f"{part}.csv")
         pages.say(f"played {part}")
-    pages.say(f"wrote {write_page(folder)}")
 
 
 if __name__ == "__main__":

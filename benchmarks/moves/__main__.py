@@ -159,18 +159,16 @@ def write_page(folder: Path) -> Path:
     )
 
 
+@options.with_page(write_page)
 def main(
+    folder: Path,
     parts: Annotated[str, typer.Option(help="Of the page, separated by commas; all by default.")] = "",
     seed: Annotated[int, typer.Option(help="Of functions and noise.")] = 9000,
-    out: options.Out = None,
-    page: options.PageAlone = False,
 ) -> None:
     """Play, and write what came of it; other parts of the table stay."""
-    folder = pages.results_folder(__file__, out)
-    for part in [] if page else options.chosen(parts, PARTS, "parts"):
+    for part in options.chosen(parts, PARTS, "parts"):
         rows = over_arms(seed, 6, 300) if part == "arms" else over_the_square(part, seed + 100, 8, 100)
         pages.keep(folder / "moves.csv", pd.DataFrame(rows), ("part",))
-    pages.say(f"wrote {write_page(folder)}")
 
 
 if __name__ == "__main__":

@@ -146,22 +146,20 @@ def write_page(results: Path) -> Path:
 PARTS = (*SIZES, "asking")
 
 
+@options.with_page(write_page)
 def main(
-    only: Annotated[str, typer.Option(help=f"{'; '.join(PARTS)}: these parts alone.")] = "",
-    page: options.PageAlone = False,
+    results: Path, only: Annotated[str, typer.Option(help=f"{'; '.join(PARTS)}: these parts alone.")] = ""
 ) -> None:
-    """Measure what was asked for, then write the page."""
+    """Measure what was asked for."""
     os.nice(10)
     torch.set_num_threads(1)
-    results = pages.results_folder(__file__)
-    parts = [] if page else options.chosen(only, PARTS, "only")
+    parts = options.chosen(only, PARTS, "only")
     for over in (part for part in parts if part in SIZES):
         for kind in KINDS[:1] if over == "arms, long" else KINDS:
             table = race(kind, over, SIZES[over])
             pages.save(table, results / f"{over.replace(', ', '-')}-{kind}.csv")
     if "asking" in parts:
         pages.save(measure(200, 5), results / "asking.csv", 4)
-    pages.say(f"wrote {write_page(results)}")
 
 
 if __name__ == "__main__":

@@ -16,24 +16,24 @@ from benchmarks import options, pages
 from benchmarks.ray.page import SCHEDULERS, write_page
 
 
+@options.with_page(write_page)
 def main(
+    results: Path,
     only: Annotated[str, typer.Option(help=f"{', '.join(SCHEDULERS)}: these tasks alone.")] = "",
     schedulers: Annotated[str, typer.Option(help="Separated by semicolons; default: all.")] = "",
     seeds: Annotated[str, typer.Option(help="FIRST:LAST, without the last.")] = "0:40",
-    page: options.PageAlone = False,
 ) -> None:
-    """Play what is asked for, seed by seed, then write the page."""
+    """Play what is asked for, seed by seed."""
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
-    results = pages.results_folder(__file__)
     first, last = map(int, seeds.split(":"))
     raced = options.chosen(schedulers, chain(*SCHEDULERS.values()), "schedulers")
-    for name in [] if page else options.chosen(only, SCHEDULERS, "only"):
+    for name in options.chosen(only, SCHEDULERS, "only"):
         wanted = [one for one in SCHEDULERS[name] if one in raced]
         _play(name, wanted, range(first, last), results / f"{name}.csv")
-    if any(results.glob("*.csv")):
-        pages.say(f"wrote {write_page(results)}")
+    if not any(results.glob("*.csv")):
+        raise typer.Exit  # no page yet
 
 
 def _play(name: str, schedulers: list[str], seeds: range, path: Path) -> None:

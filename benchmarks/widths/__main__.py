@@ -16,9 +16,9 @@ from benchmarks.widths.races import BAND, BASE, DRIFT, GIVEN, LENGTH_SCALES, MOD
 LIMIT = 1.5  # times the regret of width 2
 
 
-def write_page(out: Path) -> Path:
+def write_page(folder: Path) -> Path:
     names = ("ratios", "dual", "length_scales", "drift")
-    tables = {name: table for name in names if (table := pages.read(out / f"{name}.csv")) is not None}
+    tables = {name: table for name in names if (table := pages.read(folder / f"{name}.csv")) is not None}
     band = races.band()
     raced = [band, *(tables[name] for name in names[1:] if name in tables)]
     held = within(band)
@@ -51,7 +51,7 @@ def write_page(out: Path) -> Path:
         less = [means[f"r_perp{w}"] < means[[f"{p}{w}" for p in rivals]].min(axis=1) for w in ("", " w=2")]
         shown |= {"ahead": pd.concat(less).tolist(), "drift": _race(tables["drift"], DRIFT)}
     settings = {"limit": LIMIT, "base": BASE, "given": GIVEN, "ratios": ratios, "holds": MODEL_HOLDS}
-    return pages.render(out / "RESULTS.md", "widths/RESULTS.md.jinja", **settings, **shown)
+    return pages.render(folder / "RESULTS.md", "widths/RESULTS.md.jinja", **settings, **shown)
 
 
 def _means(table: pd.DataFrame) -> pd.DataFrame:
@@ -78,14 +78,14 @@ def _race(table: pd.DataFrame, policies: Iterable[str]) -> pd.DataFrame:
 PARTS = (*races.PARTS, "ratios")
 
 
+@options.with_page(write_page)
 def main(
+    folder: Path,
     parts: Annotated[str, typer.Option(help=f"Comma-separated, of {', '.join(PARTS)}; empty: none.")] = "",
-    out: options.Out = None,
     horizon: Annotated[int, typer.Option(help="Steps of a run.")] = 500,
     replicates: Annotated[int, typer.Option(help="Of each problem.")] = 10,
 ) -> None:
-    """Play the parts; write the page from all tables there are."""
-    folder = pages.results_folder(__file__, out)
+    """Play the parts."""
     for part in options.chosen(parts, PARTS, "parts") if parts else ():
         if part == "ratios":
             pages.save(pd.DataFrame(ratios.ratios()), folder / "ratios.csv")
@@ -96,7 +96,6 @@ def main(
         for table in races.totals(problems(), policies, horizon, replicates):
             tables.append(table)
             pages.save(pd.concat(tables), folder / f"{part}.csv")
-    pages.say(f"wrote {write_page(folder)}")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import sys
 from functools import partial
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 import torch
 from typer.testing import CliRunner
@@ -51,16 +52,19 @@ def test_cma_es_is_told_of_whole_generations():
 
 def test_a_problem_that_is_not_there_is_refused_before_anything_is_played(tmp_path, monkeypatch):
     played = []
-    package = SimpleNamespace(ENVIRONMENTS={"testbed": ()}, race=lambda name, replicates: played.append(name))
+
+    def race(name, replicates):
+        played.append(name)
+        return pd.DataFrame({"problem": name, "policy": command.AUTO, "replicate": [0, 1], "reward": 1.0})
+
+    package = SimpleNamespace(ENVIRONMENTS={"testbed": ()}, race=race)
     monkeypatch.setitem(sys.modules, "benchmarks.elsewhere.bandits", package)
-    monkeypatch.setattr(command.pages, "results_folder", lambda program: tmp_path)
-    monkeypatch.setattr(command.pages, "save", lambda table, path: path.touch())
-    monkeypatch.setattr(command, "write_page", lambda results: results)
     call = partial(CliRunner().invoke, options.command(command.main))
-    done = call(["--only", "bandits", "--problems", "testbeds"])
+    bandits = ["--out", str(tmp_path), "--only", "bandits", "--problems"]
+    done = call([*bandits, "testbeds"])
     assert done.exit_code == 2
     assert "testbeds" in done.output
     assert played == []
     for _ in range(2):  # what is kept is not played again
-        assert call(["--only", "bandits", "--problems", "testbed"]).exit_code == 0
+        assert call([*bandits, "testbed"]).exit_code == 0
     assert played == ["testbed"]

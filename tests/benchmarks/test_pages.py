@@ -1,10 +1,15 @@
 """Tables of results that grow from run to run."""
 
+from pathlib import Path
+from typing import Annotated
+
 import pandas as pd
 import pytest
+import typer
 from jinja2 import UndefinedError
+from typer.testing import CliRunner
 
-from benchmarks import pages
+from benchmarks import options, pages
 
 
 def test_rows_take_the_place_of_those_of_their_key_and_no_other(tmp_path):
@@ -52,3 +57,21 @@ def test_seeds_are_told_and_said_to_be_few_and_a_single_value_has_no_error():
     assert "Fewer than 5 seeds" in pages.too_few(rows, "seed", "problem")
     assert not pages.too_few(pd.DataFrame({"problem": "a", "seed": range(5)}), "seed", "problem")
     assert pages.with_error(pd.Series([1.0]), 2) == "1.00"
+
+
+def test_a_command_with_a_page_plays_into_its_folder_unless_the_page_alone_is_asked_for(tmp_path):
+    @options.with_page(lambda folder: pages.write(folder / "PAGE.md", "words"))
+    def main(folder: Path, seed: Annotated[int, typer.Option(help="Of the noise.")] = 1) -> None:
+        """Play it all."""
+        (folder / f"{seed}.csv").touch()
+
+    def call(*asked):
+        return CliRunner().invoke(options.command(main), [*asked, "--out", str(tmp_path / "new")])
+
+    help = CliRunner().invoke(options.command(main), ["--help"]).output
+    assert all(words in help for words in ("Play it all.", "--seed", "Of the noise.", "--out", "--page"))
+    assert "folder" not in help.replace("Folder of", "")
+    assert call("--page").output == f"wrote {tmp_path / 'new' / 'PAGE.md'}\n"
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["PAGE.md"]
+    assert call("--seed", "3").exit_code == 0
+    assert (tmp_path / "new" / "3.csv").exists()
