@@ -95,17 +95,16 @@ def main(
     seeds: Annotated[
         str, typer.Option(help="reported, some by commas, or development: the rival's.")
     ] = "reported",
-    tables: Annotated[str, typer.Option(help="Separated by commas; all by default.")] = "",
 ) -> None:
     """Play what is not kept yet, and write what came of it."""
     if seeds == "development":
         rows = [play(BOTH, seed, name) for name in (FOUND, GIVEN_BOTH, *RIVALS) for seed in DEVELOPMENT]
         pages.say(pd.DataFrame(rows).groupby("policy")["regret"].mean())
         raise typer.Exit
-    file, chosen = folder / "weeks.csv", options.chosen(tables, RACED, "tables")
+    file = folder / "weeks.csv"
     kept = pages.played(file, KEY)
     wanted = options.seeds_of(seeds, {"reported": REPORTED})
-    plays = [(table, seed, one) for seed in wanted for table in chosen for one in RACED[table]]
+    plays = [(table, seed, one) for seed in wanted for table in RACED for one in RACED[table]]
     for each in plays:
         if each not in kept:
             row = play(*each)

@@ -96,28 +96,21 @@ PARTS = (*dense.PROBLEMS, "coba", "auto", "auto-coba")
 
 @options.with_page(write_page)
 def main(
-    results: Path,
-    only: Annotated[str, typer.Option(help=f"{', '.join(PARTS)}: these parts alone.")] = "",
-    seed: Annotated[int | None, typer.Option(help="That seed alone; not of coba.")] = None,
+    results: Path, only: Annotated[str, typer.Option(help=f"{', '.join(PARTS)}: these parts alone.")] = ""
 ) -> None:
     """Measure what was asked for."""
     torch.set_num_threads(1)
     parts = options.chosen(only, PARTS, "only")
-    seeds = range(SIZE.seeds) if seed is None else range(seed, seed + 1)
     for kind in (part for part in parts if part in dense.PROBLEMS):
-        for one in seeds:
-            table = dense.race(kind, SIZE, one)
-            pages.save(table, results / f"dense-{kind}-{one}.csv", 5)
+        for seed in range(SIZE.seeds):
+            pages.save(dense.race(kind, SIZE, seed), results / f"dense-{kind}-{seed}.csv", 5)
     if "coba" in parts and linear.has_coba():
         pages.save(linear.race(1000, 5), results / "coba.csv", 5)
     if "auto-coba" in parts and linear.has_coba():
-        racing = (linear.AUTO, *linear.LINEAR)
-        table = linear.race(250, 5, racing)
-        pages.save(table, results / "auto-coba.csv", 5)
-    fresh = range(auto.FIRST, auto.FIRST + SIZE.seeds) if seed is None else seeds
-    for one, kind in product(fresh if "auto" in parts else (), dense.PROBLEMS):
-        table = auto.race(kind, one, 500, 100)
-        pages.save(table, results / f"auto-{kind}-{one}.csv", 5)
+        pages.save(linear.race(250, 5, (AUTO, *LINEAR)), results / "auto-coba.csv", 5)
+    fresh = range(auto.FIRST, auto.FIRST + SIZE.seeds) if "auto" in parts else ()
+    for seed, kind in product(fresh, dense.PROBLEMS):
+        pages.save(auto.race(kind, seed, 500, 100), results / f"auto-{kind}-{seed}.csv", 5)
     if {"coba", "auto-coba"} & set(parts) and not linear.has_coba():
         pages.say("left out: coba is not installed (pip install --no-deps coba)")
 

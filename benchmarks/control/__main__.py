@@ -152,14 +152,10 @@ def write_page(folder: Path) -> Path:
 
 
 @options.with_page(write_page)
-def main(
-    folder: Path,
-    seed: Annotated[int, typer.Option(help="Of lifts, noise and draws.")] = SEED,
-    tests: Annotated[str, typer.Option(help="Comma-separated; default: all.")] = "",
-) -> None:
+def main(folder: Path, seed: Annotated[int, typer.Option(help="Of lifts, noise and draws.")] = SEED) -> None:
     """Play every policy on every test, and keep each test's tables as they come."""
     rows = []
-    for title in options.chosen(tests, TESTS, "tests"):
+    for title in TESTS:
         for name in POLICIES:
             rows.append(play(name, title, 20, 1000, seed).assign(seed=seed, steps=1000))
             one = rows[-1]

@@ -2,16 +2,15 @@
 rows, with noise of variance 1 but where rewards are 0 and 1. Some 20 minutes."""
 
 from collections.abc import Callable
-from typing import Annotated
 
 import numpy as np
 import torch
-import typer
 
 from bandits_torch import diagnose
 from benchmarks import options, pages
 
-ROWS, ARMS, FIRST = 300, (3, 8, 30), 1000  # tables 0 to 19 chose the test
+ROWS, ARMS = 300, (3, 8, 30)
+FIRST, TABLES = 1000, 100  # of each kind and number of arms; tables 0 to 19 chose the test
 _MEMORY = 30  # rows of a stationary drift
 
 
@@ -71,15 +70,13 @@ def said(kind: str, arms: int, number: int) -> bool:
     return diagnose(torch.from_numpy(draw(kind, arms, number))).shared is True
 
 
-def main(
-    replicates: Annotated[int, typer.Option(min=1, help="Tables of each kind and number of arms.")] = 100,
-) -> None:
+def main() -> None:
     """Print how often it is said."""
     rows = [
-        [kind, *(sum(said(kind, arms, FIRST + k) for k in range(replicates)) for arms in ARMS)]
+        [kind, *(sum(said(kind, arms, FIRST + k) for k in range(TABLES)) for arms in ARMS)]
         for kind in (*KINDS, *RARE)
     ]
-    pages.say(pages.markdown([f"of {replicates} tables", *(f"{arms} arms" for arms in ARMS)], rows))
+    pages.say(pages.markdown([f"of {TABLES} tables", *(f"{arms} arms" for arms in ARMS)], rows))
 
 
 if __name__ == "__main__":

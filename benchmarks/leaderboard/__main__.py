@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from bandits_torch.experiments.engines import ENGINES
 from benchmarks.leaderboard import settings
 from benchmarks.leaderboard.page import write_page
 from benchmarks.leaderboard.running import cells, play
@@ -25,8 +24,6 @@ def main(
     ] = "",
     environments: Annotated[str, typer.Option(help="Comma-separated names; default: all.")] = "",
     data: Annotated[Path | None, typer.Option(help="Of the real data; default: shared/data near by.")] = None,
-    engine: Annotated[str, typer.Option(help=f"Where cells run: {', '.join(ENGINES)}.")] = "local",
-    jobs: Annotated[int | None, typer.Option(help="Cells at once; default: as the CPUs allow.")] = None,
     out: Annotated[Path | None, typer.Option(help="For tables, page, pictures.", file_okay=False)] = None,
 ) -> None:
     """Race every recipe on every environment, with settings fixed once."""
@@ -44,7 +41,7 @@ def main(
         message = f"{kept} holds cells that have ended: --resume continues; delete the folder to start again"
         raise typer.BadParameter(message, param_hint="--resume")
     failed = 0
-    for number, (cell, failure) in enumerate(play(todo, folder, kept, True, engine, jobs), start=1):
+    for number, (cell, failure) in enumerate(play(todo, folder, kept, True), start=1):
         say(f"{number}/{len(todo)} {cell.title}: {failure.error if failure else 'done'}")
         failed += failure is not None
     say(f"wrote {', '.join(map(str, write_page(folder)))}")

@@ -157,7 +157,6 @@ def _save(figure: Figure, path: Path) -> Path:
 
 
 _GREY = "#BBBBBB"
-_BEST = 5
 _COLUMNS = 3
 _DASHES = ("-", "--", ":")
 

@@ -70,18 +70,12 @@ def cells(
 
 
 def play(
-    chosen: Sequence[Cell],
-    out: Path,
-    cache: Path,
-    progress: bool = False,
-    engine: str = "local",
-    jobs: int | None = None,
+    chosen: Sequence[Cell], out: Path, cache: Path, progress: bool = False
 ) -> Iterator[tuple[Cell, Failure | None]]:
-    """Run the cells, or read them from ``cache``, and put them in the tables of ``out``, one by one; ``engine`` and
-    ``jobs`` are those of ``sweep``."""
+    """Run the cells, or read them from ``cache``, and put them in the tables of ``out``, one by one."""
     tables, saved = Tables(out), monotonic()
     try:
-        for cell, outcome in run_cells(chosen, engine=engine, jobs=jobs, out=cache, progress=progress):
+        for cell, outcome in run_cells(chosen, out=cache, progress=progress):
             if isinstance(outcome, History):
                 tables.add(cell, outcome)
             yield cell, outcome if isinstance(outcome, Failure) else None

@@ -14,6 +14,7 @@ from benchmarks.widths import races, ratios
 from benchmarks.widths.races import BAND, BASE, DRIFT, GIVEN, LENGTH_SCALES, MODEL_HOLDS
 
 LIMIT = 1.5  # times the regret of width 2
+HORIZON, REPLICATES = 500, 10
 
 
 def write_page(folder: Path) -> Path:
@@ -82,8 +83,6 @@ PARTS = (*races.PARTS, "ratios")
 def main(
     folder: Path,
     parts: Annotated[str, typer.Option(help=f"Comma-separated, of {', '.join(PARTS)}; empty: none.")] = "",
-    horizon: Annotated[int, typer.Option(help="Steps of a run.")] = 500,
-    replicates: Annotated[int, typer.Option(help="Of each problem.")] = 10,
 ) -> None:
     """Play the parts."""
     for part in options.chosen(parts, PARTS, "parts") if parts else ():
@@ -93,7 +92,7 @@ def main(
             continue
         problems, policies = races.PARTS[part]
         tables = []
-        for table in races.totals(problems(), policies, horizon, replicates):
+        for table in races.totals(problems(), policies, HORIZON, REPLICATES):
             tables.append(table)
             pages.save(pd.concat(tables), folder / f"{part}.csv")
 
