@@ -124,6 +124,12 @@ def beyond(differences: pd.Series, below: str, level: str, above: str) -> str:
     return below if mean < -two else above if mean > two else level
 
 
+def ratio(own: pd.Series, base: pd.Series) -> tuple[float, float]:
+    """The mean over that of ``base``, to which it is paired, and its standard error (delta method)."""
+    found = float(own.mean() / base.mean())
+    return found, float((own - found * base).sem() / base.mean())
+
+
 def markdown(headings: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
     lines = [list(map(str, headings)), *([str(cell) for cell in row] for row in rows)]
     lines.insert(1, ["---"] * len(lines[0]))

@@ -13,9 +13,8 @@ from benchmarks.papers import _claims
 
 HERE = Path(__file__).parent
 _SHOWN = tomllib.loads((HERE / "results.toml").read_text(encoding="utf-8"))
-PAPERS = {
-    name: paper["title"] for name, paper in _SHOWN["papers"].items()
-}  # by their modules in ``benchmarks.papers``
+# By their modules in ``benchmarks.papers``.
+PAPERS = {name: paper["title"] for name, paper in _SHOWN["papers"].items()}
 _READING = re.compile(r"\[(.+?): (holds|does not hold),")  # of a claim another way, in its numbers
 
 

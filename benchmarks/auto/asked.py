@@ -52,9 +52,8 @@ def write_page(folder: Path) -> Path:
         same=_same(of_seed),
         mistaken={name: of[list(MISTAKES)].mean() / of[GIVEN] for name, of in mistaken.items()},
         steps=_steps(pd.read_csv(folder / "looks.csv"), pd.read_csv(folder / "step.csv")),
-        first=next(
-            t for t in range(10_000) if t >= tau(t)
-        ),  # observations before the first look over a domain
+        # Observations before the first look over a domain.
+        first=next(t for t in range(10_000) if t >= tau(t)),
         risers=totals[totals["environment"].isin(RISERS) & totals["policy"].isin(OWN)],
         seed=frontier.SEED,
         domain_horizon=HORIZON,
@@ -99,15 +98,12 @@ def _risers(here: pd.DataFrame, points: pd.DataFrame) -> list[dict[str, Any]]:
         late = {quiet: name for name in beside if (quiet := Riser(name).quiet) >= 500}
         goals = {quiet: RATIO * _best(here, name) for quiet, name in late.items()}
         needs = {quiet: frontier.needed(mine.loc[[frontier.ANY]], goal) for quiet, goal in goals.items()}
-        line = {
-            "name": shape,
-            "cells": cells,
-            "beside": beside,
-            "counts": counts,
-            "ratios": ratios,
+        line = {"name": shape, "cells": cells, "beside": beside, "counts": counts, "ratios": ratios}
+        line |= {
             "needs": needs,
+            "most": max(of for _, of in every),
+            "found": all(some == of for some, of in every),
         }
-        line |= {"most": max(of for _, of in every), "found": all(some == of for some, of in every)}
         shapes.append(line | {"paid": mine.loc[list(OWN), "paid"] if shape in SHAPES else None})
     return shapes
 
@@ -200,15 +196,11 @@ def _same(of_seed: pd.DataFrame) -> list[dict[str, Any]]:
         cells = {}
         for name in (*UNSEEN, "firm"):
             cell = of_seed[of_seed["environment"] == name]
-            pairs = cell.pivot_table(index="replicate", columns="policy", values="regret")[
-                [own, never]
-            ].dropna()
-            ratio = pairs[own].sum() / pairs[never].sum()
-            error = (pairs[own] - ratio * pairs[never]).sem() / pairs[never].mean()
-            cells[name] = ratio, error, len(pairs)
-        lines.append(
-            {"own": own, "never": never, "cells": cells, "most": max(one[0] for one in cells.values())}
-        )
+            both = cell.pivot_table(index="replicate", columns="policy", values="regret")
+            pairs = both[[own, never]].dropna()
+            cells[name] = *pages.ratio(pairs[own], pairs[never]), len(pairs)
+        most = max(one[0] for one in cells.values())
+        lines.append({"own": own, "never": never, "cells": cells, "most": most})
     return lines
 
 

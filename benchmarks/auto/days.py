@@ -118,9 +118,8 @@ RIVALS = {
     for rate, share, width in product((0.01, 0.03, 0.1), (0.3, 0.7), (1.0, 2.0))
 }
 FOUND, NONE, WRONGLY = "auto", "auto, cycles=None", "auto, cycles=17"
-RIVAL = (
-    "kernel with the true day: rate 0.01, share 0.7, width 1"  # the best of RIVALS on the seeds that choose
-)
+# The best of RIVALS on the seeds that choose.
+RIVAL = "kernel with the true day: rate 0.01, share 0.7, width 1"
 POLICIES = {FOUND: auto_with(), NONE: auto_with(cycles=None), WRONGLY: auto_with(cycles=17.0)} | RIVALS
 PLAYED = (NONE, FOUND, RIVAL, WRONGLY)
 

@@ -1,6 +1,5 @@
 """``python -m benchmarks.auto.weeks``: ``auto`` on tables with a day and a week, and ``auto`` with a wrong period."""
 
-import math
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -32,9 +31,8 @@ RIVALS = {
     )
     for rate, share, width in product((0.01, 0.03), (0.5, 0.8), (1.0, 2.0))
 }
-RIVAL = (
-    "kernel with both periods: rate 0.01, share 0.8, width 2"  # the best of RIVALS on the seeds that choose
-)
+# The best of RIVALS on the seeds that choose.
+RIVAL = "kernel with both periods: rate 0.01, share 0.8, width 2"
 PERIODS = {
     f"auto, cycles={period:g}": auto_with(cycles=period) for period in (DAY, 1.05 * DAY, 2 * DAY, DAY / 2)
 }
@@ -67,8 +65,7 @@ def write_page(folder: Path) -> Path:
         cells = own.pivot(index="seed", columns="policy", values="regret")[list(policies)].dropna()
         chance = own.groupby("seed")["random"].first()[cells.index].sum()
         for policy in policies:
-            ratio = cells[policy].sum() / cells[base].sum()
-            error = (cells[policy] - ratio * cells[base]).std() * math.sqrt(len(cells)) / cells[base].sum()
+            ratio, error = pages.ratio(cells[policy], cells[base])
             row = {
                 "tables": len(cells),
                 "share": cells[policy].sum() / chance,

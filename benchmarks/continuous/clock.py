@@ -31,9 +31,7 @@ _MADE = {
     "dynamic-rastrigin": lambda: Rastrigin(dim=3, bounds=[(-1.5, 1.5)] * 3, dtype=torch.float64),
 }
 FUNCTIONS = (*PROBLEMS, *_MADE)
-TURNED = {
-    f"turned-{name.removeprefix('dynamic-')}": name for name in FUNCTIONS[::2]
-}  # every second one of them
+TURNED = {f"turned-{name.removeprefix('dynamic-')}": name for name in FUNCTIONS[::2]}
 _SHIFT = 0.35  # the furthest that the middle is moved along each input, of its side
 COLUMNS = ["problem", "policy", "replicate", "horizon", "evaluation", "regret", "queries", "ms", "last_ms"]
 LAST = 10  # steps at the end whose time is kept

@@ -37,9 +37,8 @@ from benchmarks.papers import _hong_page
 from benchmarks.papers._folders import Job
 from benchmarks.papers._folders import run as run_parts
 
-RACES: dict[str, dict[str, list[str]]] = of.PLAYED[
-    "races"
-]  # part: which algorithms play on which environments
+# Part: which algorithms play on which environments.
+RACES: dict[str, dict[str, list[str]]] = of.PLAYED["races"]
 
 
 def main(arguments: list[str]) -> None:

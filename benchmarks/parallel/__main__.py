@@ -1,7 +1,6 @@
 """``python -m benchmarks.parallel``: eight questions open at once against one at a time: regret, duplicates, and what
 asking costs. 15 minutes of a core."""
 
-import math
 import os
 from pathlib import Path
 from statistics import median
@@ -80,19 +79,9 @@ ONE, ASKED = "one at a time", 1.2
 COUNTED = ("8 rolling", "8 in batches", "8 workers")
 
 
-def ratio(table: pd.DataFrame, mode: str) -> tuple[float, float]:
-    """Mean regret of a mode over that of one at a time, and its standard error (delta method, replicates paired)."""
-    wide = table.pivot(index="replicate", columns="mode", values="regret")
-    base, other = wide[ONE], wide[mode]
-    r = float(other.mean() / base.mean())
-    error = (other - r * base).std(ddof=1) / base.mean() / math.sqrt(len(base)) if len(base) > 1 else math.nan
-    return r, float(error)
-
-
-def above(table: pd.DataFrame, mode: str, floors: dict[str, Any]) -> float:
+def above(mean: pd.Series, mode: str, floors: dict[str, Any]) -> float:
     """Mean regret of a mode above its floor, over that of one at a time above its own."""
-    wide = table.pivot(index="replicate", columns="mode", values="regret").mean()
-    return float((wide[mode] - floors[mode].mean()) / (wide[ONE] - floors[ONE].mean()))
+    return float((mean[mode] - floors[mode].mean()) / (mean[ONE] - floors[ONE].mean()))
 
 
 def summary(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -101,23 +90,24 @@ def summary(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     rows, met = [], []
     for (over, problem, policy), part in table.groupby(["over", "problem", "policy"], sort=False):
         row = {"over": over, "problem": problem, "policy": policy}
-        mean = part.groupby("mode")["regret"].mean()
-        row["regret, one at a time"] = f"{part[part['mode'] == ONE]['regret'].mean():.1f}"
+        wide = part.pivot(index="replicate", columns="mode", values="regret")
+        mean = wide.mean()
+        row["regret, one at a time"] = f"{mean[ONE]:.1f}"
         extra = max(mean[mode] for mode in COUNTED[:2]) - mean[ONE]
         row["extra, in random pulls"] = f"{extra / random_pull(problem, over, SIZES[over]):.1f}"
         floors = {mode: floor(problem, over, SIZES[over], mode) for mode in (ONE, *COUNTED) if mode in mean}
         row |= {f"floor, {mode}": f"{floors[mode].mean():.1f}" for mode in (ONE, *COUNTED[:2])}
-        row["above the floors"] = ", ".join(f"{above(part, mode, floors):.2f}" for mode in COUNTED[:2])
+        row["above the floors"] = ", ".join(f"{above(mean, mode, floors):.2f}" for mode in COUNTED[:2])
         most = [ASKED * mean[ONE] - float(floors[mode].mean()) for mode in COUNTED[:2]]
         asked = [one / (mean[ONE] - float(floors[ONE].mean())) for one in most]
         row["asked above the floors"] = ", ".join(f"{one:.2f}" for one in asked)
         for mode in (one for one in part["mode"].unique() if one != ONE):
-            r, error = ratio(part, mode)
+            r, error = pages.ratio(wide[mode], wide[ONE])
             twice = part[part["mode"] == mode]["twice"].mean()
             row[mode] = f"{r:.2f} +- {error:.2f} ({100 * twice:.0f} %)"
             if mode in COUNTED:
                 least = float(floors[mode].mean())
-                verdicts = {"regret": r <= ASKED, "above": above(part, mode, floors) <= ASKED}
+                verdicts = {"regret": r <= ASKED, "above": above(mean, mode, floors) <= ASKED}
                 verdicts |= {"floor": mean[mode] / least <= ASKED, "beyond": least > ASKED * mean[ONE]}
                 met.append({"race": f"{over} {problem} {policy}", "mode": mode} | verdicts)
         rows.append(row)

@@ -7,11 +7,10 @@ import pandas as pd
 import torch
 
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.policies import IndexPolicy, Observation
 from benchmarks.pages import say
 from benchmarks.speed.measuring import at_work
 from benchmarks.speed.page import Settings
-from benchmarks.speed.workload import Task, held, make_task, prior, ucb_on_arms
+from benchmarks.speed.workload import held, make_task, play_on, prior, ucb_on_arms
 
 TURN = 32  # steps of one form before the other has its turn: the covariance form folds once in so many
 TURNS = 3
@@ -49,12 +48,12 @@ def case(
     }
     before = points + 32
     for policy in policies.values():
-        _play(policy, task, order, 0, before)
+        play_on(policy, task, 0, before, order)
     seconds: dict[str, list[float]] = {"covariance": [], "factor": []}
     for turn in range(TURNS):
         for form, of_form in seconds.items():
             begun = at_work(device)
-            _play(policies[form], task, order, before + TURN * turn, TURN)
+            play_on(policies[form], task, before + TURN * turn, TURN, order)
             of_form.append((at_work(device) - begun) / TURN)
     least = {form: min(of_form) for form, of_form in seconds.items()}
     _, rows, points = held(policies["factor"])
@@ -71,10 +70,3 @@ def case(
         "auto": auto,
         "over_cheaper": least[auto] / min(least.values()),
     }
-
-
-def _play(policy: IndexPolicy, task: Task, order: torch.Tensor, first: int, count: int) -> None:
-    for step in range(first, first + count):
-        policy.choose(float(step))
-        arm = order[step % len(order)]
-        policy.learn(Observation(float(step), arm, task.reward(step, arm)))

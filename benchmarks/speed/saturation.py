@@ -8,11 +8,10 @@ from typing import Any
 import pandas as pd
 import torch
 
-from bandits_torch.policies import IndexPolicy, Observation
 from benchmarks.pages import say
 from benchmarks.speed.measuring import clock, copy_seconds, peak_mib
 from benchmarks.speed.page import Settings
-from benchmarks.speed.workload import Task, bytes_of_step, make_task, ucb_on_arms
+from benchmarks.speed.workload import bytes_of_step, make_task, play_on, ucb_on_arms
 
 # Form, arms, replicates, steps before the clock starts, steps timed.
 _SIZES = (
@@ -56,13 +55,6 @@ def _measure_one(
         "host_waits": waits,
         "peak_mib": peak_mib(device),
     }
-
-
-def play_on(policy: IndexPolicy, task: Task, first: int, count: int) -> None:
-    """Choose, pull and learn, with nobody waiting for the result."""
-    for step in range(first, first + count):
-        arm = policy.choose(float(step)).arm
-        policy.learn(Observation(float(step), arm, task.reward(step, arm)))
 
 
 def host_waits(work: Callable[[], None], device: str) -> float:

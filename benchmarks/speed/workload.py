@@ -95,6 +95,15 @@ def play(policy: Policy, task: Task, step: int, forced: Tensor | None = None) ->
     return arm, reward, seconds + clock(task.device) - start
 
 
+def play_on(policy: Policy, task: Task, first: int, count: int, order: Tensor | None = None) -> None:
+    """Choose, pull and learn, with nobody waiting for the result; the arms of ``order`` (n, S), again and again, are
+    learned in place of those chosen."""
+    for step in range(first, first + count):
+        chosen = policy.choose(float(step)).arm
+        arm = chosen if order is None else order[step % len(order)]
+        policy.learn(Observation(float(step), arm, task.reward(step, arm)))
+
+
 def held(policy: IndexPolicy) -> tuple[str, int, int]:
     """What an ``ArmGP`` holds: (form, u, n); u prior rows and n points of the fullest member, 0 in covariance form."""
     form = policy.model._belief.form

@@ -75,3 +75,11 @@ def test_a_command_with_a_page_plays_into_its_folder_unless_the_page_alone_is_as
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["PAGE.md"]
     assert call("--seed", "3").exit_code == 0
     assert (tmp_path / "new" / "3.csv").exists()
+
+
+def test_a_ratio_of_pairs_has_the_error_of_what_is_left_of_its_base():
+    base = pd.Series([1.0, 2.0, 3.0])
+    assert pages.ratio(2 * base, base) == (2.0, 0.0)
+    ratio, error = pages.ratio(2 * base + [0.3, 0.0, -0.3], base)
+    assert (ratio, error) == pytest.approx((2.0, 0.3 / 3**0.5 / 2))
+    assert pd.isna(pages.ratio(base[:1], base[:1])[1])
