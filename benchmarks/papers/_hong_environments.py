@@ -118,7 +118,6 @@ def row(name: str, algorithm: str, history: History) -> dict[str, Any]:
 
 TUNED_ON = "sphere-one-switch"
 Grid = dict[str, list[Any]]
-GRID_SIZE = 18
 
 
 class Search(NamedTuple):
@@ -199,20 +198,3 @@ def tune(algorithm: str, plan: Search, path: Path, fast: bool = False) -> dict[s
     best = search(grid, start, score)
     note("all", best, "chosen")
     return best
-
-
-def chosen(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
-    """The setting of each algorithm that tuning.csv ends with."""
-    rows = table[table["chosen"] == "chosen"]
-    return {a: json.loads(setting) for a, setting in zip(rows["algorithm"], rows["setting"], strict=True)}
-
-
-def as_raced(algorithm: str) -> dict[str, Any]:
-    """The setting that the reported runs have, in the terms of ``TUNING``."""
-    if algorithm == "ADA-OPKB":
-        held: dict[str, Any] = vars(Constants.tuned())
-    elif algorithm == "MASTER":
-        held = vars(MasterThresholds.calibrated()) | ALGORITHMS["MASTER"][1]
-    else:
-        held = ALGORITHMS[algorithm][1]
-    return {option: held[option] for option in TUNING[algorithm].start}

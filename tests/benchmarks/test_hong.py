@@ -1,15 +1,37 @@
 """The benchmark of Hong et al.: its short form, how it counts detections, and how it tunes."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 import torch
 
 from bandits_torch import History, recipes
+from bandits_torch.policies import Constants, MasterThresholds
 from benchmarks.papers import __main__ as papers
 from benchmarks.papers import _hong_environments as of
 from benchmarks.papers import hong
+
+GRID_SIZE = 18
+
+
+def chosen(table: pd.DataFrame) -> dict[str, dict[str, Any]]:
+    """The setting of each algorithm that a table of tuning ends with."""
+    rows = table[table["chosen"] == "chosen"]
+    return {a: json.loads(setting) for a, setting in zip(rows["algorithm"], rows["setting"], strict=True)}
+
+
+def as_raced(algorithm: str) -> dict[str, Any]:
+    """The setting that the reported runs have, in the terms of ``TUNING``."""
+    if algorithm == "ADA-OPKB":
+        held: dict[str, Any] = vars(Constants.tuned())
+    elif algorithm == "MASTER":
+        held = vars(MasterThresholds.calibrated()) | of.ALGORITHMS["MASTER"][1]
+    else:
+        held = of.ALGORITHMS[algorithm][1]
+    return {option: held[option] for option in of.TUNING[algorithm].start}
 
 
 @pytest.mark.slow
@@ -62,7 +84,7 @@ def test_every_grid_is_of_options_that_the_start_has(searches: dict[str, of.Sear
 def test_equal_grids_try_as_many_settings_of_each_algorithm() -> None:
     for _, start, grid, _ in of.EQUAL_GRIDS.values():
         values = [(option, value) for option, values in grid.items() for value in values]
-        assert len(set(values)) == len(values) == of.GRID_SIZE
+        assert len(set(values)) == len(values) == GRID_SIZE
         assert all(start[option] != value for option, value in values)
 
 
@@ -81,22 +103,22 @@ def test_search_keeps_the_best_value_of_each_option_in_turn_and_asks_once() -> N
 def test_settings_that_are_raced_are_those_that_were_chosen() -> None:
     """tuning.csv, written by the search, against the code."""
     table = pd.read_csv(Path(hong.__file__).parent / "results" / "hong" / "tuning.csv")
-    for algorithm, setting in of.chosen(table).items():
-        assert of.as_raced(algorithm) == setting
+    for algorithm, setting in chosen(table).items():
+        assert as_raced(algorithm) == setting
 
 
 def test_what_the_equal_grids_chose_is_raced() -> None:
     """grids.csv, written by the search, against the code: where nothing new was chosen the old run stands for both."""
     table = pd.read_csv(Path(hong.__file__).parent / "results" / "hong" / "grids.csv")
-    chosen = of.chosen(table)
-    assert set(chosen) == set(of.EQUAL_GRIDS)
-    for algorithm, setting in chosen.items():
+    settings = chosen(table)
+    assert set(settings) == set(of.EQUAL_GRIDS)
+    for algorithm, setting in settings.items():
         name = f"{algorithm}{of.EQUAL}"
         raced = of.ALGORITHMS[name if name in of.ALGORITHMS else algorithm]
         recipe = of.EQUAL_GRIDS[algorithm].recipe
         assert raced == (recipe, of.options_of(recipe, setting))
     tried = table[~table["option"].isin(["start", "all"])].groupby("algorithm").size()
-    assert set(tried) == {of.GRID_SIZE}
+    assert set(tried) == {GRID_SIZE}
 
 
 def test_first_detection_after_a_change_is_its_own_and_the_others_are_false_alarms() -> None:
