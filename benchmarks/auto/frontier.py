@@ -114,14 +114,6 @@ def of_shape(shape: str) -> list[Hypotheses]:
     return [unrelated(f) for f in Riser(f"{shape} after 500").rise(block).before.numpy()]
 
 
-def cover(among: Hypotheses) -> int:
-    """How many looks show every hypothesis, each where it shows most of those that are left."""
-    left, looks = among.shows, 0
-    while len(left):
-        left, looks = left[~left[:, left.sum(0).argmax()]], looks + 1
-    return looks
-
-
 def phi(looks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Steps of 500 until something is found that is looked at so often a step, at least in the mean; the slope."""
     few, many = looks * AFTER <= 1, np.maximum(looks, 1 / AFTER)
@@ -178,9 +170,7 @@ def main() -> None:
     """Compute what can be had, play at rest, and keep both: results/frontier.csv."""
     torch.set_num_threads(1)
     for shape in (*SHAPES, *DOMAINS):
-        among = of_shape(shape)
-        say(f"{shape}: a cover takes {np.mean([cover(one) for one in among]):.1f} looks")
-        points = frontier(among).assign(shape=shape, policy=ANY)
+        points = frontier(of_shape(shape)).assign(shape=shape, policy=ANY)
         keep(TABLE, points[COLUMNS], KEY)
         for policy in PLAYED if shape not in DOMAINS else ():
             row = [shape, policy, np.nan, at_rest(shape, policy), np.nan]

@@ -40,7 +40,9 @@ def saturation(settings: Settings) -> Rows:
         full, (("covariance", 30, 2, 5), ("factor", 40, 2, 5))
     ):
         policy, problem = ucb(arms, replicates, settings.device, form=form)
-        measured = both(policy, problem, before, settings.pick(64, 4), settings, k=settings.pick(32, 4))
+        measured = both(
+            policy, problem, before, settings.pick(64, 4), settings.device, k=settings.pick(32, 4)
+        )
         moved = bytes_of_step(policy)
         copy = copy_seconds(moved, settings.device)
         yield {
@@ -96,7 +98,7 @@ def thompson(settings: Settings) -> Rows:
         policy = recipes.gp_ts(
             problem.arms, make_kernel("matern", 0.2), NOISE_VARIANCE, replicates=replicates
         )
-        measured = both(policy, problem, 10, settings.pick(64, 4), settings, k=settings.pick(32, 4))
+        measured = both(policy, problem, 10, settings.pick(64, 4), settings.device, k=settings.pick(32, 4))
         yield {"arms": num_arms, "replicates": replicates, **measured}
 
 

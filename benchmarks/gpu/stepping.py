@@ -48,7 +48,6 @@ class CountLaunches(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.kernels = self.host_reads = self.allocated = 0
-        self.names: list[str] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         given = {x.untyped_storage().data_ptr() for x in tree_leaves((args, kwargs)) if _dense(x)}
@@ -58,7 +57,6 @@ class CountLaunches(TorchDispatchMode):
             self.host_reads += 1
         if name not in _VIEWS and name not in _EMPTY:
             self.kernels += _SEVERAL.get(name, 1)
-            self.names.append(name)
         for x in tree_leaves(out):
             if _dense(x) and x.untyped_storage().data_ptr() not in given:
                 self.allocated += x.untyped_storage().nbytes()
@@ -127,13 +125,13 @@ class Stepper:
             reward = self.problem.pull(self.done, choice.arm, self.streams)
             self.policy.learn(Observation(time, choice.arm, reward, choice.why))
 
-    def captured(self, count: int) -> int:
-        """Captured steps, at least so many; how many blocks they were."""
+    def captured(self, count: int) -> None:
+        """Captured steps, at least so many."""
         if self.steps is None:
             self.steps = captured_steps(self.policy)
             self.steps.static = self.static
             self.steps.begin(100_000, self.k)
-        end, blocks = self.done + count, 0
+        end = self.done + count
         while self.done < end:
             times = [self.problem.time(self.done + j + 1) for j in range(self.k)]
             size = self.steps.most(times)
@@ -148,8 +146,7 @@ class Stepper:
                 given |= self.steps.given(times[:size], given)
                 rows = self.launch((size, self.steps.key()), partial(block, self.steps, size), given)
                 self.steps.after(times[:size], dict(rows))
-            self.done, blocks = self.done + size, blocks + 1
-        return blocks
+            self.done += size
 
 
 def seconds_a_step(work: Any, steps: int, device: str) -> float:
@@ -164,12 +161,12 @@ def both(
     problem: Problem,
     before: int,
     steps: int,
-    settings: Settings,
+    device: str,
     k: int = 32,
     static: bool | None = None,
 ) -> dict[str, Any]:
     """Seconds, kernels and host waits of plain and captured steps; the captured ones after their graphs are made."""
-    stepper, device = Stepper(policy, problem, k, static), settings.device
+    stepper = Stepper(policy, problem, k, static)
     stepper.plain(before)
     measured: dict[str, Any] = {"plain_seconds": seconds_a_step(stepper.plain, steps, device)}
     measured["plain_waits"] = host_waits(partial(stepper.plain, 4), device) / 4

@@ -173,8 +173,8 @@ def search(
     return best
 
 
-def tune(algorithm: str, plan: Search, path: Path, fast: bool = False) -> dict[str, Any]:
-    """Search an algorithm's grid, each setting tried appended to the CSV file; the setting chosen."""
+def tune(algorithm: str, plan: Search, path: Path, fast: bool = False) -> None:
+    """Search an algorithm's grid; each setting tried, and the one chosen, is appended to the CSV file."""
     recipe, start, grid, replicates = plan
     horizon = HORIZON
     if fast:
@@ -195,6 +195,4 @@ def tune(algorithm: str, plan: Search, path: Path, fast: bool = False) -> dict[s
         say(f"{algorithm:10} {json.dumps(setting)} {regret:8.0f}")
         return regret
 
-    best = search(grid, start, score)
-    note("all", best, "chosen")
-    return best
+    note("all", search(grid, start, score), "chosen")

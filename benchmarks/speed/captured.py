@@ -5,7 +5,6 @@ from typing import Any
 import pandas as pd
 
 from bandits_torch import make, recipes
-from benchmarks.gpu.stepping import Settings as OnDevice
 from benchmarks.gpu.stepping import both
 from benchmarks.pages import say
 from benchmarks.speed.page import Settings
@@ -31,9 +30,7 @@ def measure(settings: Settings) -> pd.DataFrame:
         problem = make(name, num_arms=arms, replicates=replicates).to(settings.device)
         policy = recipes.build(recipe, problem, replicates=replicates, horizon=100_000, **options)
         k_here = min(k, 16) if recipe == "auto" else k
-        measured = both(
-            policy, problem, before, steps, OnDevice(settings.device, settings.fast), k_here, True
-        )
+        measured = both(policy, problem, before, steps, settings.device, k_here, True)
         sizes = {"recipe": recipe, "arms": arms, "replicates": replicates, "steps_in_a_block": k_here}
         rows.append(sizes | measured)
     return pd.DataFrame(rows)

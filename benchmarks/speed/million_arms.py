@@ -41,17 +41,18 @@ def play(side: int, horizon: int, lengthscale: float, device: str) -> list[dict[
         policy.learn(Observation(0.0, arm, f[arm] + noise[step - 1].to(f)))
         moved += bytes_of_step(problem.num_arms, size, sketch.size, sketch.draws > draws)
         if step % EVERY == 0 or step == horizon:
-            seconds = clock(device) - start
+            seconds, steps = clock(device) - start, step - first + 1
+            a_step = moved / steps
             rows.append(
                 {
                     "arms": problem.num_arms,
                     "lengthscale": lengthscale,
                     "first_step": first,
                     "last_step": step,
-                    "seconds_per_step": seconds / (step - first + 1),
-                    "bytes_per_step": moved / (step - first + 1),
-                    "copy_seconds": copy_seconds(min(int(moved / (step - first + 1)), 2**30), device, 3)
-                    * max(1.0, moved / (step - first + 1) / 2**30),
+                    "seconds_per_step": seconds / steps,
+                    "bytes_per_step": a_step,
+                    "copy_seconds": copy_seconds(min(int(a_step), 2**30), device, 3)
+                    * max(1.0, a_step / 2**30),
                     "dictionary": int(model.dictionary_size),
                     "draws": sketch.draws,
                     "regret_per_step": regret / step,
