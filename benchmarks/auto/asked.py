@@ -224,16 +224,15 @@ def step_costs() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+@options.with_page(write_page)
 def main(
+    folder: Path,
     time: Annotated[bool, typer.Option("--time", help="Measure a step first (OMP_NUM_THREADS=1).")] = False,
-    out: options.Out = None,
 ) -> None:
     """Write the page."""
-    folder = pages.results_folder(__file__, out)
     if time:
         torch.set_num_threads(1)
         pages.save(step_costs(), folder / "looks.csv", 3)
-    pages.say(f"wrote {write_page(folder)}")
 
 
 if __name__ == "__main__":
