@@ -62,9 +62,15 @@ class Block:
         validation.natural("first_replicate", self.first_replicate)
         validation.natural("seed", self.seed)
 
-    def settings(self, options: Collection[str]) -> dict[str, Any]:
-        """Its attributes by name, without ``first_replicate`` unless that is one of these options."""
-        return {name: one for name, one in vars(self).items() if name != "first_replicate" or name in options}
+    def settings(self, taken: Collection[str], options: Mapping[str, Any]) -> dict[str, Any]:
+        """Its attributes by name, ``first_replicate`` only if it is ``taken``, and ``options``, which replace them. A
+        ``first_replicate`` among the options is that of block 0, to which this block's is added."""
+        about = {name: one for name, one in vars(self).items() if name != "first_replicate" or name in taken}
+        about |= options
+        if "first_replicate" in taken and "first_replicate" in options:
+            first = validation.natural("first_replicate", options["first_replicate"])
+            about["first_replicate"] = first + self.first_replicate
+        return about
 
 
 @dataclass(frozen=True)
@@ -83,7 +89,7 @@ class ProblemSetting:
 
     def __call__(self, block: Block) -> Problem:
         """The problem of these replicates."""
-        about = {**block.settings(problems.options_of(self.name)), **self.options}
+        about = block.settings(problems.options_of(self.name), self.options)
         if self.data is not None:
             about["horizon"] = None
         return problems.make(self.name, data=self.data, **about)
@@ -103,7 +109,7 @@ class RecipeSetting:
 
     def __call__(self, problem: Problem, block: Block) -> Policy:
         """The policy of these replicates."""
-        about = {**block.settings(recipes.options_of(self.name)), **self.options}
+        about = block.settings(recipes.options_of(self.name), self.options)
         return recipes.build(self.name, problem, **about)
 
 

@@ -139,6 +139,16 @@ def test_blocks_hold_the_replicates_of_the_whole():
             assert other.meta["first_replicate"] == 0
 
 
+def test_a_first_replicate_among_the_options_is_that_of_the_first_block():
+    first = {"first_replicate": 4}
+    problems = {"switch": ProblemSetting("switching", {"num_arms": 12, **first})}
+    policies = {"ts": RecipeSetting("gp_ts", first)}
+    whole, parts = (sweep(problems, policies, 20, replicates=3, block=size) for size in (None, 1))
+    one, other = whole["switch"]["ts"], parts["switch"]["ts"]
+    assert torch.equal(one.arms, other.arms)
+    torch.testing.assert_close(one.rewards, other.rewards, rtol=0, atol=1e-12)
+
+
 def test_the_horizon_is_cut_to_the_problems_own():
     histories = sweep({"endless": Table(), "short": Table(4)}, {"random": Counted()}, 10, seed=3)
     assert {name: h["random"].horizon for name, h in histories.items()} == {"endless": 10, "short": 4}
