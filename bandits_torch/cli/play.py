@@ -35,7 +35,14 @@ from bandits_torch.experiments.comparison import (
     unseen_cycles,
 )
 from bandits_torch.experiments.earned import earned, random_regret
-from bandits_torch.experiments.engines import Block, ProblemSetting, RecipeSetting, keys_of, make_cells
+from bandits_torch.experiments.engines import (
+    Block,
+    ProblemSetting,
+    RecipeSetting,
+    find_engine,
+    keys_of,
+    make_cells,
+)
 from bandits_torch.experiments.page import page
 from bandits_torch.experiments.report import (
     REPORT,
@@ -302,6 +309,7 @@ def run_sweep(
     players = {name: RecipeSetting(name, options) for name, options in policies.items()}
     whole = Block(replicates, horizon, 0, seed)
     cells = [out / "cells" / key for key in keys_of(make_cells(swept, players, whole, block, capture))]
+    find_engine(engine["engine"], engine["threads"], engine["jobs"])  # refused before the folder is made
     with _alone(out):
         finished, table = [path for path in cells if path.exists()], out / _TABLE
         is_ours = table.is_file() and table.read_bytes()[:200].splitlines()[:1] == [

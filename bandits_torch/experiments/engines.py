@@ -33,6 +33,7 @@ from bandits_torch._version import __version__
 from bandits_torch.files import checksum
 from bandits_torch.history import PER_REPLICATE, History
 from bandits_torch.loop import run
+from bandits_torch.naming import counted
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.problem import Problem
 from bandits_torch.threads import cores, exactly
@@ -411,7 +412,7 @@ def find_engine(name: str, threads: int, jobs: int | None) -> tuple[Engine, int]
     if jobs is None:
         return ENGINES[name], max(1, most)
     validation.positive_integer("jobs", jobs)
-    expected = f"at most {most}: {threads} threads each on the {cores()} CPUs there are"
+    expected = f"at most {most}: {counted(threads, 'thread')} each on the {cores()} CPUs there are"
     validation.require(name != "processes" or jobs <= most, "jobs", jobs, expected)
     return ENGINES[name], jobs
 

@@ -59,6 +59,13 @@ def test_a_failed_cell_is_named_and_the_others_kept(tmp_path):
     assert set(pd.read_csv(tmp_path / "sweep.csv")["policy"]) == {"random"}
 
 
+def test_a_sweep_that_is_refused_makes_no_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr("bandits_torch.experiments.engines.cores", lambda: 2)
+    said = call(*SMALL, "--engine", "processes", "--jobs", 3, "--out", tmp_path / "out", code=2).stderr
+    assert said == "error: jobs must be at most 2: 1 thread each on the 2 CPUs there are, got 3\n"
+    assert not (tmp_path / "out").exists()
+
+
 def test_data_go_to_the_problems_that_read_them(tmp_path):
     table = tmp_path / "table.csv"
     rows = [",".join(str((n * step) % 7) for n in (1, 2, 3)) for step in range(40)]
