@@ -286,7 +286,7 @@ def ask(state: Path, arms: str | None, available: str | None, moment: str | None
 
     live = _live(state, arms)
     mask: Any = None if available is None else [one.strip() for one in available.split(",")]
-    if mask is not None and set(mask) <= {"true", "false"}:
+    if mask is not None and set(mask) <= {"true", "false"} - set(live.names or ()):
         mask = [one == "true" for one in mask]
     now: Any = datetime.now(UTC) if moment is None else parse_value(moment)
     question = live.ask(now, mask)

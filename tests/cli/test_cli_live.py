@@ -34,6 +34,14 @@ def test_a_live_system_is_asked_under_masks_and_told(tmp_path):
     assert live.history()["reward"].dropna().tolist() == [-2.5]
 
 
+def test_arms_called_true_and_false_are_available_by_name(tmp_path):
+    state = tmp_path / "live.state"
+    shell("ask", state, "--arms", "true,false", "--time", 0)
+    asked = [shell("ask", state, "--available", "false,true", "--time", time)["arm"] for time in (1, 2)]
+    assert set(asked) == {"true", "false"}
+    assert shell("ask", state, "--available", "false", "--time", 3)["arm"] == "false"
+
+
 def test_what_is_believed_is_shown_and_nothing_changes(tmp_path):
     state, page = tmp_path / "live.state", tmp_path / "live.html"
     live = AskTell.auto(["north", "east"])
