@@ -109,7 +109,7 @@ def _target(path: str | os.PathLike[str]) -> Path:
     return Path(os.path.realpath(path))
 
 
-def checksum(data: str | None) -> str | None:
+def checksum(data: str | Path | None) -> str | None:
     """SHA-256 of the data's file; None without data and for a folder."""
     if data is None or Path(data).is_dir():
         return None

@@ -86,7 +86,7 @@ class ProblemSetting:
 
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
-    data: str | None = None
+    data: str | Path | None = None
 
     def __call__(self, block: Block) -> Problem:
         """The problem of these replicates."""
@@ -196,7 +196,7 @@ def _described(name: str, maker: Any) -> dict[str, str | None]:
         expected = f"{kinds}, with plain options, to name its file"
         raise ValueError(f"{name} must be {expected}, got {error}") from error
     data = getattr(maker, "data", None)
-    if name == "problem" and isinstance(data, str) and Path(data).is_file():
+    if name == "problem" and isinstance(data, str | Path) and Path(data).is_file():
         parts["sha256"] = checksum(data)
     return parts
 
@@ -247,9 +247,12 @@ def join_blocks(histories: Sequence[History]) -> History:
 
 
 def _plain(value: Any) -> Any:
-    """Plain values for what JSON cannot write: tensors, mappings, dataclasses and functions, the last two by name."""
+    """Plain values for what JSON cannot write: tensors, mappings, paths, dataclasses and functions, the last two by
+    name."""
     if isinstance(value, torch.Tensor):
         return value.tolist()
+    if isinstance(value, Path):
+        return str(value)
     if isinstance(value, Mapping):
         return dict(value)
     if is_dataclass(value) and not isinstance(value, type):

@@ -252,6 +252,16 @@ def test_the_data_of_a_problem_are_read_once_for_all_its_cells(tmp_path, monkeyp
     assert engines.keys_of(cells) == [cell.key for cell in cells]
 
 
+def test_the_path_of_data_may_be_a_string_or_a_path(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("a,b\n" + "1,2\n3,1\n" * 20)
+    one, other = (cell_of(problem=ProblemSetting("replay", {}, data)) for data in (str(path), path))
+    before = one.key
+    assert other.key == before
+    path.write_text("a,b\n" + "1,2\n3,0\n" * 20)
+    assert other.key != before
+
+
 @pytest.mark.parametrize(
     "policy", [lambda problem, block: None, RecipeSetting("gp_ucb", {"width": object()})]
 )
