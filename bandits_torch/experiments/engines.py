@@ -434,8 +434,8 @@ def _unpacked(packed: bytes, warned: dict[Any, Any]) -> Outcome:
     """The outcome from ``_play_packed``. The warnings of the cell are given here, each once for all cells with the same
     ``warned``, as Python does within a process."""
     outcome, said = pickle.loads(packed)  # noqa: S301  # our own process wrote it
-    for one in said:
-        warnings.warn_explicit(*one, registry=warned)
+    for message, category, file, line in said:
+        warnings.warn_explicit(message, category, file, line, registry=warned)
     return outcome
 
 
