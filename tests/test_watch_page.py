@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from bandits_torch import AskTell, recipes
-from tests.experiments.html import Page
+from tests.experiments.page_parts import Page
 from tests.reference.asking import bits
 from tests.test_watch import play
 

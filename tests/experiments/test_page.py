@@ -16,7 +16,7 @@ from bandits_torch.experiments.comparison import Comparison
 from bandits_torch.experiments.earned import earned
 from bandits_torch.experiments.page import page
 from bandits_torch.problems import Replay, RewardTable
-from tests.experiments.html import Page
+from tests.experiments.page_parts import Page
 
 T = 60
 NASTY = (
