@@ -12,6 +12,7 @@ from bandits_torch.models.arms.factor_form import FactorForm
 from bandits_torch.models.arms.prior import ArmPrior
 from bandits_torch.models.arms.weighted_gp import WeightedGP
 from bandits_torch.models.cholesky import independent
+from bandits_torch.models.points import growing_cholesky
 from bandits_torch.state import differing
 from tests.fuzz.living import state_of
 from tests.reference import precise
@@ -23,7 +24,7 @@ F64 = torch.float64
 
 @pytest.fixture
 def in_small(request, monkeypatch):
-    """Where a name says so, rows wait and are folded by fours, or points fill little room."""
+    """Where a name says so, rows wait and are folded by fours, points fill little room, and few rows are padded."""
     name = request.node.callspec.params["name"]
     if name == "rows wait":
         monkeypatch.setattr(covariance_form, "WAITS_FROM", 0)
@@ -34,11 +35,15 @@ def in_small(request, monkeypatch):
         monkeypatch.setattr(factor_form, "ROOM", 2)
         monkeypatch.setattr(FactorForm, "_pack", lambda form, now: pack(form, now, 2))
         return "factor"
+    if name == "OnlineGP padded":
+        monkeypatch.setattr(growing_cholesky, "FROM", 2)
+        monkeypatch.setattr(growing_cholesky, "_STEP", 4)
+        return "OnlineGP"
     return name
 
 
 @pytest.mark.skipif(not precise.IS_PRECISE, reason="this machine has no extended precision")
-@pytest.mark.parametrize("name", [*MODELS, "rows wait", "little room"])
+@pytest.mark.parametrize("name", [*MODELS, "rows wait", "little room", "OnlineGP padded"])
 def test_nothing_is_found_in_a_few_lives(name, full, in_small):
     checks, wrong = attack(in_small, 60 if full else 10)
     assert checks > 500
