@@ -1,4 +1,4 @@
-"""SketchedGP: agreement with the dense formulas and the exact posterior, a few arms watched, and rows in blocks."""
+"""SketchedGP, whose formulas ``test_attack_models.py`` has: alike arms, when draws come, pulls placed, and blocks."""
 
 import copy
 
@@ -37,29 +37,6 @@ def play(model, arm, reward):
     for a, y in zip(arm, reward, strict=True):
         model.observe_arms(a, y)
         yield
-
-
-@pytest.mark.sampled(5)
-@pytest.mark.parametrize("chunk_size", [None, 17])
-@pytest.mark.parametrize("growth", [1.0, 2.0, 20.0])
-@pytest.mark.parametrize("noise_variance", [1e-6, 0.01, 10.0])
-def test_marginals_equal_the_dense_formulas(arms, kernel, generator, chunk_size, growth, noise_variance):
-    sampling = LeverageSampling.practical(2.0, growth)
-    model = SketchedGP(arms, kernel, noise_variance, sampling=sampling, chunk_size=chunk_size)
-    K, (arm, reward) = kernel(arms).to_dense(), pulls(generator, 60)
-    for t, _ in enumerate(play(model, arm, reward)):
-        if t % 6:
-            continue
-        dictionary = model.sketches[0].inducing_arms()
-        seen = arm[: t + 1]
-        mean, covariance = dtc(K, seen, reward[: t + 1], dictionary, noise_variance)
-        got_mean, got_variance = model.marginals()
-        torch.testing.assert_close(got_mean, mean, rtol=1e-5, atol=1e-6)
-        torch.testing.assert_close(got_variance, covariance.diagonal(), rtol=1e-5, atol=1e-8)
-        torch.testing.assert_close(model.joint()[1], covariance, rtol=1e-5, atol=1e-8)
-        leverage = covariance.diagonal()[seen].sum() / noise_variance
-        torch.testing.assert_close(model.effective_dimension, leverage, rtol=1e-4, atol=1e-6)
-    assert int(model.num_observations) == 60
 
 
 @pytest.mark.parametrize(("noise_variance", "dtype"), [(1e-10, torch.float64), (1e-5, torch.float32)])

@@ -119,9 +119,9 @@ def test_batches_and_models_that_cannot_be_are_refused_by_name(problem):
 
 def test_width_is_the_formula(problem):
     model = SketchedGP(problem.arms, problem.knowledge.kernel, 0.04)
-    for arm in (3, 5, 3, 9):
+    for arm in (pulled := [3, 5, 3, 9]):
         model.observe_arms(torch.tensor(arm), torch.ones((), dtype=torch.float64))
-    d = float(model.effective_dimension)
+    d = float(model.marginals()[1][pulled].sum() / 0.04)
     log = torch.log(torch.tensor(5 / 0.04 + 1, dtype=torch.float64))
     root = (3 * (1 + log) * d + torch.log(torch.tensor(10.0))).sqrt()
     wanted = 2 * 0.3 / 0.2 * root + (1 + 2**0.5) * 1.5

@@ -101,10 +101,9 @@ def life(random: random.Random, name: str, seed: int) -> tuple[Life, float, floa
         model = OnlineGP(kernel, noise_, input_dim=1 + (over_time is not None), batch_shape=batch)
         mean = torch.zeros(P, N, dtype=F64)
     elif name == "SketchedGP":
-        sampling = LeverageSampling.practical(random.choice((0.5, 2.0, 1e6)), random.choice((1.0, 2.0)))
-        model = SketchedGP(
-            N, K[0], noise_[:, 0], prior_mean=mean[0], sampling=sampling, seed=seed, batch_shape=(S,)
-        )
+        sampling = LeverageSampling.practical(random.choice((0.5, 2.0, 1e6)), random.choice((1.0, 2.0, 20.0)))
+        how = {"sampling": sampling, "chunk_size": random.choice((None, 3)), "seed": seed}
+        model = SketchedGP(N, K[0], noise_[:, 0], prior_mean=mean[0], batch_shape=(S,), **how)
     else:
         discount = random.choice((1.0, 0.99, 0.7))
         model = WeightedGP(N, kernel, noise_, discount=discount, batch_shape=batch)
