@@ -5,7 +5,6 @@ of float64 is 1.2e-4, so a step "of 1e-3" is a multiple of that, which both side
 of any clock in random lives (``test_attack_models.py``).
 """
 
-import copy
 import math
 
 import numpy as np
@@ -120,95 +119,37 @@ def test_kernels_of_gpytorch_over_time_are_right_at_any_clock(t0, step, name):
 F32 = torch.float32
 
 
-def in_float32(**settings):
+def in_float32(start):
+    """A model that was told rewards a second apart, of points and times in float64."""
     kernel = SpatioTemporalKernel(RBFKernel().double(), ExponentialForgettingKernel(0.05))
-    return OnlineGP(kernel, NOISE, input_dim=2, dtype=F32, **settings)
-
-
-def told(model, start, first=0, last=12):
-    """Rewards a second apart, of points and times in float64."""
-    times = start + torch.arange(first, last, dtype=torch.float64)
-    X = torch.stack([(0.37 * (times - start)) % 1, times], -1)
-    model.observe(X, torch.sin(3 * X[:, :1] + (times - start).unsqueeze(-1)))
+    model = OnlineGP(kernel, NOISE, input_dim=2, dtype=F32)
+    gaps = torch.arange(12, dtype=torch.float64)
+    X = torch.stack([(0.37 * gaps) % 1, start + gaps], -1)
+    model.observe(X, torch.sin(3 * X[:, :1] + gaps.unsqueeze(-1)))
     return model
 
 
-def at(start, later=13.5):
-    x = torch.linspace(0, 1, 5, dtype=torch.float64)
-    return torch.stack([x, torch.full_like(x, start + later)], -1).unsqueeze(-2)
-
-
-def answers(model, start, X=None):
+def answers(model, X):
     with torch.no_grad():
-        posterior = model.posterior(at(start) if X is None else X)
+        posterior = model.posterior(X)
     return torch.stack([posterior.mean.flatten(), posterior.variance.flatten()])
-
-
-def conditioned(start):
-    return told(in_float32(), start, 0, 9).condition_on_observations(
-        torch.tensor([[0.2, start + 9.0], [0.8, start + 10.0]], dtype=torch.float64), torch.ones(2, 1)
-    )
-
-
-def forgetful(start):
-    model = told(in_float32(), start)
-    model.forget(3)
-    model.rebuild()
-    return model
-
-
-def loaded(start):
-    model = in_float32()
-    model.load_state_dict(told(in_float32(), start).state_dict())
-    return told(model, start, 12, 14)
-
-
-def held(start):
-    model = told(in_float32(batch_shape=(2,)), start)
-    X, Y = model.train_inputs[0], model.train_targets.unsqueeze(-1)
-    model.hold(X, Y, torch.rand(2, 12, generator=torch.Generator().manual_seed(0)) < 0.7)
-    return model
-
-
-WAYS = {
-    "observed": lambda start: told(in_float32(), start),
-    "conditioned": conditioned,
-    "forgetful": forgetful,
-    "loaded": loaded,
-    "copied": lambda start: told(copy.deepcopy(told(in_float32(), start, 0, 8)), start, 8),
-    "expanded": lambda start: told(told(in_float32(), start, 0, 8).expand((2,)), start, 8),
-    "held": held,
-}
-
-
-@pytest.mark.parametrize("way", WAYS)
-def test_online_gp_in_float32_is_at_any_clock_what_it_is_at_0(way):
-    near, far = WAYS[way](0.0), WAYS[way](1.7e9)
-    said = answers(near, 0.0, at(0.0).unsqueeze(-3) if near.batch_shape else None)
-    assert said.dtype == F32
-    again = answers(far, 1.7e9, at(1.7e9).unsqueeze(-3) if far.batch_shape else None)
-    assert torch.equal(again, said)
-    if way == "observed":
-        kernel = SpatioTemporalKernel(RBFKernel().double(), ExponentialForgettingKernel(0.05))
-        right = told(OnlineGP(kernel, NOISE, input_dim=2), 1.7e9)
-        torch.testing.assert_close(said.double(), answers(right, 1.7e9), rtol=0, atol=1e-5)
-        assert torch.equal(far.train_inputs[0], right.train_inputs[0])
 
 
 def test_views_and_paths_of_a_model_in_float32_have_its_times():
     drawn = []
     for start in (0.0, 1.7e9):
-        model = told(in_float32(), start)
+        model, now = in_float32(start), start + 13.5
         x = torch.linspace(0, 1, 5).reshape(5, 1, 1)
-        assert torch.equal(answers(AtTime(model, start + 13.5), start, x), answers(model, start))
-        seen = [answers(AtTime(model, start + 13.5), start, x)]
-        fantasies = AtTime(model, start + 13.5).condition_on_observations(x[2], torch.ones(1, 1))
-        seen.append(answers(fantasies, start, x))
-        draw = PathwisePointDraw(model, time=start + 13.5, seeds=(1,), features=64)
-        seen.append(draw(at(start)).detach().reshape(1, -1).float())
+        X = torch.cat([x.double(), torch.full_like(x, now, dtype=torch.float64)], -1)
+        seen = [answers(AtTime(model, now), x)]
+        assert torch.equal(seen[0], answers(model, X))
+        fantasies = AtTime(model, now).condition_on_observations(x[2], torch.ones(1, 1))
+        seen.append(answers(fantasies, x))
+        draw = PathwisePointDraw(model, time=now, seeds=(1,), features=64)
+        seen.append(draw(X).detach().reshape(1, -1).float())
         drawn.append(seen)
         torch.manual_seed(0)
-        path = draw_matheron_paths(AtTime(model, start + 13.5), sample_shape=torch.Size([1]))
+        path = draw_matheron_paths(AtTime(model, now), sample_shape=torch.Size([1]))
         assert path(x).isfinite().all()
     for one, other in zip(*drawn, strict=True):
         assert torch.equal(one, other)
