@@ -1,5 +1,5 @@
-"""Policies over members with a common level: what it saves, and what they predict. That the members are right is for
-``test_members.py``."""
+"""Policies over members with a common level: what it saves, and rewards in doubt. That the members are right is for
+``test_members.py``, what ``auto`` finds and predicts with them for ``test_control.py``."""
 
 from itertools import product
 
@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from bandits_torch import recipes
 from bandits_torch.models import LevelMembers
 from bandits_torch.policies import FixedShare, MemberScale, ModelAveraging, Observation
 
@@ -84,21 +83,7 @@ def test_a_reward_in_doubt_changes_no_prediction():
         torch.testing.assert_close(value[0], was[0])
 
 
-def test_an_average_over_them_finds_the_best_arm_under_a_daily_level():
-    assert regret(average(), daily) < 0.5 * regret(recipes.auto(N, replicates=4), daily)
-
-
-def test_what_it_predicts_is_what_is_paid():
-    """Level, origin and unit are in it; and an origin that is not learned is refused."""
-    policy = average()
-    for t in range(200):
-        arm = policy.choose(float(t)).arm
-        policy.learn(
-            Observation(float(t), arm, 5000 + 100 * arm + 300 * np.sin(t / 20) + torch.zeros(4).double())
-        )
-    mean, _ = policy.predict(199.0)
-    paid = 5000 + 100 * (N - 1) + 300 * np.sin(199 / 20)  # by the best arm, which is played most
-    assert torch.allclose(mean[:, -1], torch.tensor(paid).double(), atol=10.0)
-    assert bool((mean.diff() > 0).all())
+def test_a_scale_that_does_not_learn_the_origin_is_refused():
+    policy = average(replicates=1)
     with pytest.raises(ValueError, match="scale must be one that learns the origin"):
         ModelAveraging(policy.model, sharing=policy.sharing)
