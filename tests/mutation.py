@@ -1,10 +1,10 @@
 """Do the tests notice when a formula is changed? ``python -m tests.mutation FILE... --tests TESTS... [--count 20]``.
 
-``--room designs`` (``kernels``, ``policies``, ``problems``) has files and tests of its own (``mutated_rooms``).
-Changes one operator, constant or comparison of a source file at a time (a sample, by ``--seed``), runs the tests
-until one fails, puts the file back, and lists the changes that no test noticed, with the line; ``--csv`` appends all of
-them to a file. For a copy of the checkout, not one that others read while it runs. The tests run in forks of a process
-that has the libraries, not the package, loaded: Linux and macOS alone. tests/MUTATION.md has what was found.
+Changes one operator, constant or comparison of a source file at a time (a sample, by ``--seed``), runs those of the
+tests that reach the line until one fails, puts the file back, and lists the changes that no test noticed; ``--csv``
+appends all of them to a file. For a copy of the checkout, not one that others read while it runs. The tests run in
+forks of a process that has the libraries, not the package, loaded: Linux and macOS alone. tests/MUTATION.md has what
+was found.
 """
 
 import argparse
@@ -16,13 +16,13 @@ import os
 import random
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from tests.mutated_rooms import ROOMS
+from coverage import CoverageData
 
 _SWAPS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Add: ast.Sub,
@@ -110,6 +110,19 @@ def _words(node: ast.AST) -> str:
     return " ".join(ast.unparse(node).split())[:100]
 
 
+def reached(file: Path, tests: list[str], limit: float) -> dict[int, list[str]]:
+    """Which of the tests run each line of a file, by name; empty if one fails although nothing is changed."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["COVERAGE_FILE"] = f"{folder}/lines"
+        options = [f"--cov={file.parts[0]}", "--cov-context=test", "--cov-report="]
+        if noticed([*options, *tests], limit):
+            return {}
+        data = CoverageData(os.environ["COVERAGE_FILE"])
+        data.read()
+        lines = data.contexts_by_lineno(str(file.resolve()))
+    return {line: sorted({one.partition("|")[0] for one in by} - {""}) for line, by in lines.items()}
+
+
 def noticed(tests: list[str], limit: float) -> bool:
     """Whether a test fails (or takes too long)."""
     child = os.fork()
@@ -151,29 +164,23 @@ def _load_libraries() -> None:
 def main() -> None:
     """Count the changes that tests notice, and list the others."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("files", nargs="*", type=Path)
-    parser.add_argument("--tests", nargs="+", help="of all the files")
-    parser.add_argument("--room", choices=ROOMS, help="its files with the tests of each")
+    parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("--tests", nargs="+", required=True, help="of all the files")
     parser.add_argument("--count", type=int, default=20, help="changes of each file")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--limit", type=float, default=600.0, help="seconds for the tests")
     parser.add_argument("--csv", type=Path, help="append every change and whether it was noticed")
     asked = parser.parse_args()
-    if bool(asked.room) == bool(asked.files) or bool(asked.files) != bool(asked.tests):
-        parser.error("either files with --tests, or --room")
     _load_libraries()
-    told = ROOMS[asked.room].items() if asked.room else [(file, asked.tests) for file in asked.files]
-    whole = []
-    for name, words in told:
-        tests = [f"tests/{word}" for word in words.split()] if asked.room else words
-        file = Path("bandits_torch", name) if asked.room else name
-        if tests not in whole and noticed(tests, asked.limit):
-            parser.error(f"{' '.join(tests)} fail (or take too long) before anything is changed")
-        whole.append(tests)
+    for file in asked.files:
+        lines = reached(file, asked.tests, asked.limit)
+        if not lines:
+            parser.error(f"of {' '.join(asked.tests)} some fail, or take too long, before {file} is changed")
         source, rows = file.read_text(encoding="utf-8"), []
         try:
             for line, before, after, text in mutants(source, asked.count, asked.seed):
                 file.write_text(text, encoding="utf-8")
+                tests = lines.get(line) or asked.tests  # what runs at the import is run by all
                 rows.append((str(file), line, before, after, noticed(tests, asked.limit)))
                 if asked.csv:  # at once: a run may be cut short
                     with asked.csv.open("a", newline="", encoding="utf-8") as out:
