@@ -98,13 +98,13 @@ def test_there_is_a_page_of_dates_of_every_zone_without_an_alarm(zone, tmp_path)
     assert "2024-04-02 00:30" in read(tmp_path / "live.html").said["td"]
 
 
-@pytest.mark.parametrize("name", [r"$\foo$", "_north", "北"])
-def test_arms_may_be_called_anything(name, tmp_path):
-    live = AskTell.auto([name, "b"])
+def test_arms_may_be_called_anything(tmp_path):
+    names = [r"$\foo$", "_north", "北"]
+    live = AskTell.auto(names)
     for k in range(6):
-        live.tell(live.ask(float(k), [[name, "b"][k % 2]]), float(k))
+        live.tell(live.ask(float(k), [names[k % 3]]), float(k))
     live.report(tmp_path / "live.html")
-    assert name in read(tmp_path / "live.html").said["td"]
+    assert set(names) <= set(read(tmp_path / "live.html").said["td"])
 
 
 @pytest.mark.filterwarnings("error")  # matplotlib warns if names leave no room
