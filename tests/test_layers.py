@@ -1,6 +1,7 @@
 """Imports point downwards only."""
 
 import ast
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -55,6 +56,7 @@ def module_of(path):
 MODULES = {module_of(path) for path in FILES}
 
 
+@cache
 def imports_of(path):
     """Modules of the package that a file imports anywhere, inside functions too."""
     found = set()
