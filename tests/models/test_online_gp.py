@@ -8,7 +8,7 @@ import gpytorch
 import pytest
 import torch
 from botorch.models import SingleTaskGP
-from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel
+from gpytorch.kernels import LinearKernel, MaternKernel, RBFKernel, ScaleKernel
 from gpytorch.means import ConstantMean, LinearMean
 
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel, WienerKernel
@@ -28,8 +28,12 @@ def space_kernel(kind=RBFKernel, **kwargs):
     return kernel
 
 
-def over_time_too():
-    return SpatioTemporalKernel(space_kernel(), ExponentialForgettingKernel(0.05))
+KERNELS = {
+    "rbf": lambda: space_kernel(),
+    "matern": lambda: ScaleKernel(space_kernel(MaternKernel, nu=2.5)).double(),
+    "tv": lambda: SpatioTemporalKernel(space_kernel(), ExponentialForgettingKernel(0.05)),
+    "wiener": lambda: SpatioTemporalKernel(space_kernel(), WienerKernel(0.02, start=3.0)),
+}
 
 
 def stream(steps, noise, seed=0):
@@ -63,9 +67,35 @@ def assert_exact(model, kernel, X, Y, noise, prior_mean=0.0):
     assert model.num_observations.item() == len(X)
 
 
+@pytest.mark.parametrize(
+    ("name", "noise"),
+    [
+        ("rbf", 1e-4),
+        ("tv", 1e-4),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (("matern", 1e-2), ("wiener", 1e-4), ("wiener", 1.0))
+        ),
+    ],
+)
+def test_window_equals_a_dense_solve_on_the_last_200_points_after_many_steps(name, noise, full):
+    kernel = KERNELS[name]()
+    model = OnlineGP(kernel, noise, input_dim=3)
+    steps = 2000 if full else 500
+    X, Y = stream(steps, noise)
+    for t in range(steps):
+        model.observe(X[t : t + 1], Y[t : t + 1])
+        if t >= 200:
+            model.forget()
+        if t in (0, 1, 16, 33, 199, 200, 217, 499, 1999):
+            held = slice(max(0, t - 199), t + 1)
+            assert_exact(model, kernel, X[held], Y[held], noise)
+    assert model.data.capacity <= 3 * 200
+
+
 @pytest.mark.parametrize("size", [2, 15, 16, 17, 18, 33, 256, 257, 258, 300, 513])
 def test_forgetting_is_exact_at_every_block_boundary(size):
-    kernel = over_time_too()
+    kernel = KERNELS["tv"]()
     model = OnlineGP(kernel, 1e-2, input_dim=3)
     X, Y = stream(size, 1e-2)
     model.observe(X, Y)
@@ -90,7 +120,7 @@ def constant_mean():
     "make", [lambda: 2.1, constant_mean, linear_mean], ids=["number", "constant", "linear"]
 )
 def test_prior_mean_is_that_of_a_dense_solve(make):
-    kernel, mean = over_time_too(), make()
+    kernel, mean = KERNELS["tv"](), make()
     model = OnlineGP(kernel, 1e-2, prior_mean=mean, input_dim=3)
     X, Y = stream(80, 1e-2)
     assert_exact(model, kernel, X[:0], Y[:0], 1e-2, mean)
@@ -107,7 +137,7 @@ def test_a_numeric_prior_mean_is_not_rounded():
 
 
 def test_it_is_exact_whatever_gpytorch_s_settings_are():
-    kernel = space_kernel()
+    kernel = KERNELS["rbf"]()
     X, Y = stream(120, 1e-2)
     with (
         gpytorch.settings.max_cholesky_size(1),

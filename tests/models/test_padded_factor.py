@@ -1,4 +1,4 @@
-"""Factors: of matrices barely positive, and of a posterior that grows in padded memory."""
+"""Factors: of matrices barely positive, without a row, and of a posterior that grows in padded memory."""
 
 import pytest
 import torch
@@ -6,20 +6,78 @@ import torch
 from bandits_torch.models.cholesky import batched_cholesky, safe_cholesky
 from bandits_torch.models.points import growing_cholesky
 from bandits_torch.models.points.online_gp import OnlineGP
+from tests.reference.dense_gp import dense_posterior
 from tests.reference.kernels import rbf
 
+NOISE, F64 = 0.05, {"dtype": torch.float64}
+GRID = torch.linspace(-1, 1, 23).double().reshape(-1, 1, 1)
 
-def test_a_row_that_is_learned_costs_no_copy_of_the_others(monkeypatch):
-    """Padded from two rows on, in steps of four. That predictions are right: ``test_attack_models.py``."""
+
+def kernel():
+    return rbf(0.3)
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Padded from two rows on, in steps of four."""
     monkeypatch.setattr(growing_cholesky, "FROM", 2)
     monkeypatch.setattr(growing_cholesky, "_STEP", 4)
-    model, X = OnlineGP(rbf(0.3), 0.05, input_dim=1), torch.rand(19, 1).double()
-    model.observe(X[:16], X[:16])
-    with torch.no_grad():
-        model.posterior(X.unsqueeze(-2))
+
+
+def rows(count, seed):
+    generator = torch.Generator().manual_seed(seed)
+    X = 2 * torch.rand(count, 1, generator=generator, **F64) - 1
+    return X, torch.sin(4 * X) + 0.2 * torch.randn(count, 1, generator=generator, **F64)
+
+
+@torch.no_grad()
+def told(model):
+    posterior = model.posterior(GRID if not model.batch_shape else GRID.unsqueeze(1))
+    return posterior.mean, posterior.variance
+
+
+def assert_dense(model, *members):
+    """``members``: X and Y that each of them holds."""
+    mean, variance = (value.reshape(len(GRID), -1) for value in told(model))
+    for s, (X, Y) in enumerate(members):
+        dense = dense_posterior(kernel(), X, Y[:, 0], NOISE, GRID.reshape(-1, 1), 0.0)
+        torch.testing.assert_close(mean[:, s], dense.mean, rtol=0, atol=1e-10)
+        torch.testing.assert_close(variance[:, s], dense.covariance.diagonal(), rtol=0, atol=1e-10)
+
+
+def test_whatever_comes_and_goes_predictions_are_dense(small):
+    model, (X, Y), held = OnlineGP(kernel(), NOISE, input_dim=1), rows(60, 0), []
+    generator = torch.Generator().manual_seed(1)
+    for k in range(60):
+        move = int(torch.randint(6, (), generator=generator)) if len(held) > 5 else 0
+        if move == 1:
+            model.forget(1)
+            held.pop(0)
+        elif move == 2:
+            row = int(torch.randint(len(held), (), generator=generator))
+            rows_there = model.data.rows()
+            number = int((rows_there.held.cumsum(-1) == row + 1).to(torch.uint8).argmax())
+            model.remove(torch.tensor(number))
+            held.pop(row)
+        elif move == 3:
+            with model.provisional():
+                model.expect(X[k : k + 1])
+                told(model)
+        model.observe(X[k : k + 1], Y[k : k + 1])
+        held.append(k)
+        assert_dense(model, (X[held], Y[held]))
+        if k == 40:
+            model.reset()
+            held.clear()
+
+
+def test_a_row_that_is_learned_costs_no_copy_of_the_others(small):
+    model, (X, Y) = OnlineGP(kernel(), NOISE, input_dim=1), rows(20, 4)
+    model.observe(X[:16], Y[:16])
+    told(model)
     memory = model.data._padded.solid.data_ptr()
     for k in range(16, 19):
-        model.observe(X[k : k + 1], X[k : k + 1])
+        model.observe(X[k : k + 1], Y[k : k + 1])
         assert model.data._padded.holds(model.data.upper, model.data.size)
         assert model.data._padded.solid.data_ptr() == memory
 
