@@ -534,7 +534,8 @@ class RaceFolder:
     def _remove(self, race: Mapping[str, Any]) -> None:
         """Delete the state files of this race, its record last. Raises ValueError, with none deleted, for a foreign
         file."""
-        names = [str(name) for name in race["policies"] if re.fullmatch(r"[A-Za-z_][\w-]*", str(name))]
+        a_name = r"([A-Za-z_][\w.]*:)?[A-Za-z_][\w-]*"  # with its module, if that was given; never a path
+        names = [str(name) for name in race["policies"] if re.fullmatch(a_name, str(name))]
         for path in map(self.checkpoint, names):
             if path.exists():
                 read_state(path, "run")

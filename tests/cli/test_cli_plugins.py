@@ -58,7 +58,8 @@ def test_it_is_raced_by_either_name_and_raced_again(plugin, tmp_path):
     names = ["halving_gp_ucb", "seesaw_bandits:halving_gp_ucb"]
     race = ["race", "--problem", "seesaw_bandits:Seesaw", "--policies", ",".join([*names, "random"]), *SMALL]
     race += ["--option", "num_arms=7", *(part for name in names for part in ("--option", f"{name}.most=10"))]
-    run(plugin, *race, "--out", tmp_path / "race")
+    run(plugin, *race, "--checkpoint", 10, "--out", tmp_path / "race")
+    assert not (tmp_path / "race" / "checkpoints").exists()
     record = json.loads((tmp_path / "race" / "run.json").read_text())
     assert record["policies"] == [*names, "random"]
     assert [record["options"][name] for name in names] == [{"most": 10}, {"most": 10}]
