@@ -26,8 +26,8 @@ F64 = {"dtype": torch.float64}
 
 
 ADVICE = "run python -m tests.reference.acquisition_table"
-# A run tries each acquisition on one model over arms and on one over points.
-FIRST = {"SketchedGP": (), "OnlineGP": (), "ArmGP, covariance": pytest.mark.slow}
+# A run tries each acquisition on one model over arms, the quickest, and on one over points.
+FIRST = {"WeightedGP": (), "OnlineGP": ()}
 
 
 @pytest.mark.parametrize(
