@@ -1,5 +1,7 @@
 """A batch in random order estimates the average of a function that drifts, within the width that the order proves."""
 
+import functools
+
 import pytest
 import torch
 
@@ -12,8 +14,10 @@ K = torch.exp(-((X[:, None] - X) ** 2) / (2 * 0.02**2))
 V = 2.0
 
 
-def batch(shuffled, generator):
+@functools.cache
+def batch(shuffled):
     """Posterior of one batch of f_t = V/2, later -V/2, of average 0: the same arms, in order or shuffled."""
+    generator = torch.Generator().manual_seed(1)
     order = torch.rand(RUNS, SIZE, generator=generator).argsort(-1) if shuffled else torch.arange(SIZE)
     arms = (torch.arange(SIZE) * ARMS // SIZE).expand(RUNS, -1).gather(-1, order.expand(RUNS, -1))
     level = torch.where(torch.arange(SIZE) < SIZE // 2, V / 2, -V / 2)
@@ -31,23 +35,23 @@ def covered(model, width):
 
 @pytest.mark.parametrize("drift", [V, 0.0])
 def test_width_covers_the_average_once_it_is_told_the_drift(drift):
-    model = batch(True, torch.Generator().manual_seed(1))
+    model = batch(True)
     held = covered(model, PermutationWidth(ARMS, 1, 0.0, SCALE, DELTA, drift))
     assert held >= 1 - DELTA if drift else held < 1 - DELTA
 
 
 def test_random_order_is_what_makes_it_so():
-    model = batch(False, torch.Generator().manual_seed(1))
+    model = batch(False)
     assert covered(model, PermutationWidth(ARMS, 1, 0.0, SCALE, DELTA, V)) < 0.5
 
 
 def test_a_third_of_the_width_fails():
-    model = batch(True, torch.Generator().manual_seed(1))
+    model = batch(True)
     width = PermutationWidth(ARMS, 1, 0.0, SCALE, DELTA, V)
     assert covered(model, lambda step, held: width(step, held) / 3) < 1 - DELTA
 
 
 def test_narrower_than_what_holds_for_any_order():
-    model = batch(True, torch.Generator().manual_seed(1))
+    model = batch(True)
     any_order = DriftAwareWidth(RealisedInformationWidth(0.0, SCALE, DELTA), V)
     assert (PermutationWidth(ARMS, 1, 0.0, SCALE, DELTA, V)(1, model) < 0.6 * any_order(1, model)).all()
