@@ -367,6 +367,18 @@ def test_all_arms_at_once_together_and_by_column_are_answered_as_each_alone(name
 
 
 @every_model
+def test_a_root_is_one_of_the_covariance_and_follows_it_once_it_is_kept(name):
+    model, now = model_of(name, (3,)), 50.0
+    if not hasattr(model, "joint_root"):
+        return
+    for steps in (range(4), range(4, 40), None, range(40, 41)):
+        model.reset() if steps is None else learn(name, model, steps)
+        (mean, covariance), (centre, root) = model.joint(now), model.joint_root(now)
+        assert_close([centre], [mean])
+        torch.testing.assert_close(root @ root.mT, covariance, rtol=0, atol=1e-11)
+
+
+@every_model
 def test_a_window_slides_by_one_and_who_forgets_everything_is_as_new(name):
     """Rewards of 1e8 deviations leave nothing behind."""
     model = model_of(name)
