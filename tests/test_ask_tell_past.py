@@ -119,3 +119,12 @@ def test_a_phase_that_is_over_is_the_past():
     play(live, range(3, 6))
     with pytest.raises(ValueError, match="latest reward learned, 5"):
         live.predict(4.5)
+
+
+def test_the_latest_reward_is_by_time_and_not_by_arrival():
+    live = AskTell(recipes.auto(3))
+    early, late = live.ask(1.0), live.ask(5.0)
+    live.tell(late.id, 0.5)
+    live.tell(early.id, 0.2)
+    with pytest.raises(ValueError, match="at must be at or after the latest reward learned, 5"):
+        live.predict(4.0)
