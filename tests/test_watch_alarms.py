@@ -12,14 +12,19 @@ from bandits_torch import AskTell, load_policy, recipes, save_policy
 from bandits_torch.watch import ArmTest, Watch
 from tests.reference.asking import bits
 
-RNG = np.random.default_rng(7)
 LAWS = {
-    "normal": lambda *shape: RNG.normal(size=shape),
-    "heavy": lambda *shape: 1e6 * RNG.standard_t(2, size=shape),
-    "skewed": lambda *shape: np.exp(2 * RNG.normal(size=shape)),
-    "rare": lambda *shape: (RNG.random(shape) < 0.05).astype(float),
-    "even": lambda *shape: (RNG.random(shape) < 0.5).astype(float),
+    "normal": lambda rng, *shape: rng.normal(size=shape),
+    "heavy": lambda rng, *shape: 1e6 * rng.standard_t(2, size=shape),
+    "skewed": lambda rng, *shape: np.exp(2 * rng.normal(size=shape)),
+    "rare": lambda rng, *shape: (rng.random(shape) < 0.05).astype(float),
+    "even": lambda rng, *shape: (rng.random(shape) < 0.5).astype(float),
 }
+
+
+@pytest.fixture
+def rng():
+    """The same numbers for a test, whichever ran before it."""
+    return np.random.default_rng(7)
 
 
 @dataclass
@@ -48,10 +53,10 @@ def alarms_of(rewards, num_arms=1):
 
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("steps", [600, pytest.param(6000, marks=pytest.mark.slow)])
-def test_at_most_one_false_alarm_in_10_000_rewards_whatever_their_noise(law, steps):
+def test_at_most_one_false_alarm_in_10_000_rewards_whatever_their_noise(law, steps, rng):
     runs = 200 if law not in ("rare", "even") else 50
     promised = runs * steps / 10_000
-    found = alarms_of(LAWS[law](runs, steps), num_arms=3)
+    found = alarms_of(LAWS[law](rng, runs, steps), num_arms=3)
     assert len(found) <= promised + 3 * promised**0.5
     assert all(one["once_in"] >= 10_000 for one in found)
     if law == "normal":
@@ -59,9 +64,9 @@ def test_at_most_one_false_alarm_in_10_000_rewards_whatever_their_noise(law, ste
 
 
 @pytest.mark.parametrize(("before", "pulls"), [(20, 14), (50, 8), (300, 7)])
-def test_a_jump_of_three_noise_deviations_is_found_in_a_few_pulls(before, pulls):
+def test_a_jump_of_three_noise_deviations_is_found_in_a_few_pulls(before, pulls, rng):
     """After 20, 50 and 300 pulls."""
-    rewards = RNG.normal(size=(100, before + 40))
+    rewards = rng.normal(size=(100, before + 40))
     rewards[:50, before:] += 3
     rewards[50:, before:] -= 3
     delays = {}
@@ -89,11 +94,11 @@ def test_a_change_of_rewards_of_0_and_1_is_found_as_often_as_the_page_says(rates
     assert least <= found / 100 <= most
 
 
-def test_ranks_and_the_likelihood_ratio_are_those_of_the_definition():
+def test_ranks_and_the_likelihood_ratio_are_those_of_the_definition(rng):
     """The sums and the ratio, term by term, over all rewards that are held."""
     from scipy.stats import norm
 
-    rewards = np.round(RNG.normal(size=(1, 130)), 1)
+    rewards = np.round(rng.normal(size=(1, 130)), 1)
     watch, sums = Watch(Arms(1), 0), {0.5: (0.0, 0.0), 1.0: (0.0, 0.0)}
     for t, reward in enumerate(rewards[0]):
         watch.learned(t, t + 1, float(t), torch.tensor([0]), torch.tensor([reward]).double(), Arms(1))
