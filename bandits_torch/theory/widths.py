@@ -23,7 +23,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.description import Described
 from bandits_torch.models.arms.arm_model import ArmModel
-from bandits_torch.models.online_model import OnlineModel, within
+from bandits_torch.models.online_model import OnlineModel, require_within, within
 from bandits_torch.models.sketch.sketched_gp import SketchedGP
 
 GainProvider = Callable[[int | Tensor, OnlineModel], Tensor]
@@ -204,9 +204,7 @@ class Width(Described, ABC):
         """
         for name, value in vars(self).items():
             if isinstance(value, Tensor):
-                batch = model.batch_shape
-                expected = f"that broadcasts to {tuple(batch)}"
-                validation.shape_is(name, value, within(batch, value.shape), expected)
+                require_within(model.batch_shape, value.shape, name)
         return self
 
     def check_bound(self) -> None:

@@ -433,7 +433,7 @@ def test_numbers_of_other_replicates_are_refused_where_the_policy_is_built(name,
     arms = torch.linspace(0, 1, 4, dtype=torch.float64).unsqueeze(-1)
     told = {"rkhs_bound": torch.ones(3).double(), "replicates": 1} | options
     with pytest.raises(
-        ValueError, match=r"rkhs_bound must have shape that broadcasts to \(1,\), got shape \(3,"
+        ValueError, match=r"rkhs_bound must be a shape that broadcasts to batch_shape \(1,\), got \(3,"
     ):
         getattr(recipes, name)(arms, RBFKernel(), 0.1, **told)
 
@@ -441,5 +441,7 @@ def test_numbers_of_other_replicates_are_refused_where_the_policy_is_built(name,
 def test_so_is_one_around_it():
     model = ArmGP(4, torch.eye(4, dtype=torch.float64), 0.1, batch_shape=(2,))
     width = DriftAwareWidth(IGPWidth(torch.ones(3).double(), R, DELTA, GAIN), 0.5)
-    with pytest.raises(ValueError, match=r"rkhs_bound must have shape that broadcasts to \(2,\)"):
+    with pytest.raises(
+        ValueError, match=r"rkhs_bound must be a shape that broadcasts to batch_shape \(2,\), got \(3,"
+    ):
         IndexPolicy(model, UpperConfidenceBound, width=width)
