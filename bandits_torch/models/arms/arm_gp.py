@@ -270,7 +270,6 @@ class ArmGP(ArmModel):
         if mask is None:
             held = int(self._belief.observations.count.min())
             validation.require(count <= held, "count", count, f"at most the {held} observations held")
-            mask = torch.ones_like(self._belief.form.gain, dtype=torch.bool)
         self._belief.forget(count, mask)
 
     def reset(self, where: Tensor | None = None) -> None:
@@ -322,7 +321,11 @@ class ArmGP(ArmModel):
         self._belief.take(arm, reward, float(time) if self.drifts else 0.0, noise=noise)
 
     def slide(self, window: int) -> None:
-        self._belief.forget(1, self._belief.observations.count > window)
+        length = self._belief.observations.length
+        if length is None:
+            self._belief.forget(1, self._belief.observations.count > window)
+        else:
+            self._belief.forget(int(length > window))
 
     def rebuild(self) -> None:
         """Read the kernel's hyperparameters and learn the observations held again. Cost: one step for each."""

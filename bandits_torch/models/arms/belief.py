@@ -275,18 +275,22 @@ class ArmBelief(PlainState):
             return None
         return self._own(self._counts()[0].sum(-1) / self.noise_variance.squeeze(-1))
 
-    def settle(self, emptied: Tensor) -> None:
-        """After removals, rebuild suspect members, and reset ``emptied`` members (b,) to the prior, bit for bit.
+    def settle(self, emptied: Tensor | None = None) -> None:
+        """After removals, rebuild suspect members, and reset ``emptied`` members (b,; None: none) to the prior, bit for
+        bit.
 
         It does not wait for a GPU: there the next check repairs suspect members, and the covariance of empty ones.
         """
         suspect = self.form.suspect
-        if not suspect.is_cpu:
-            empty((self.form.gain, self.form.surprise, self.form.mean), emptied)
-        elif (suspect | emptied).any():
-            self.form.reset(self._present(), emptied)
-            if bool((suspect & ~emptied).any()):
-                self._mend(self.now or 0.0, (suspect & ~emptied).tolist())
+        if emptied is not None:
+            if not suspect.is_cpu:
+                empty((self.form.gain, self.form.surprise, self.form.mean), emptied)
+                return
+            if bool(emptied.any()):
+                self.form.reset(self._present(), emptied)
+                suspect = suspect & ~emptied
+        if suspect.is_cpu and bool(suspect.any()):
+            self._mend(self.now or 0.0, suspect.tolist())
 
     def _present(self) -> Tensor | float:
         """k_time(now, now): the current prior covariance in units of K."""
@@ -346,8 +350,9 @@ class ArmBelief(PlainState):
             self.observations.append(arm[:, k], reward[:, k], time, held[:, k])
         self.relearn(self.form_name)
 
-    def forget(self, count: int, where: Tensor) -> None:
-        """Forget the ``count`` oldest observations of the members with ``where`` True that hold any.
+    def forget(self, count: int, where: Tensor | None = None) -> None:
+        """Forget the ``count`` oldest observations of the members with ``where`` True that hold any. None: of all;
+        each must hold as many.
 
         Under drift, a form that has dropped points or cannot forget relearns the others. The factor form drops no point
         from then on.
@@ -358,18 +363,27 @@ class ArmBelief(PlainState):
             self.forgets = True
             if isinstance(self.form, FactorForm):
                 self.form.keeps_faint_points = True
+        if not count:
+            return
         if self.drifts and not self.form.can_forget:
             in_states = self.form_name == "state-space"
-            if in_states and where.is_cpu and not bool((where & (self.observations.count > 0)).any()):
-                return
-            for _ in range(count):
-                self.observations.drop_oldest(where & (self.observations.count > 0))
+            if where is None:
+                self.observations.drop_oldest(count)
+            else:
+                if in_states and where.is_cpu and not bool((where & (self.observations.count > 0)).any()):
+                    return
+                for _ in range(count):
+                    self.observations.drop_oldest(where & (self.observations.count > 0))
             self.relearn("state-space" if in_states else "factor")
             return
         for _ in range(count):
             arm, reward, moment, held = self.observations.pop(where)
             self.form.remove(arm, self.residual(arm, reward), moment, self.now or 0.0, held)
-        self.settle(where & (self.observations.count == 0))
+        if where is not None or not self.observations.length:
+            emptied = self.observations.count == 0
+            self.settle(emptied if where is None else where & emptied)
+        else:
+            self.settle()
 
     def reset(self, where: Tensor | None = None) -> None:
         """Forget everything."""
@@ -395,6 +409,7 @@ class ArmBelief(PlainState):
                 self.learn(arm[:, k], reward[:, k], moment, at, own)
         if latest is not None:
             self._move_to(latest)
+        self.observations.look()
 
     def _move_to(self, time: float) -> None:
         if self.now is None:

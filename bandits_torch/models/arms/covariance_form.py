@@ -214,7 +214,7 @@ class Form(ResizableState):
         suspects: if lambda / s is large, one observation had almost all information about an arm, and the rest is
         mostly rounding."""
         self.surprise.sub_(gone)
-        lost = self.removed.add_(gone) > REMOVED * (1 + self.surprise)
+        lost = self.removed.add_(gone).sub(self.surprise, alpha=REMOVED) > REMOVED
         self.suspect.logical_or_((left > 1 / LEAST_LEFT).squeeze(-1) | lost)
 
     def at_time(self, now: float | None, time: float | None) -> tuple[Tensor, Tensor]:
@@ -388,8 +388,8 @@ class CovarianceForm(Form):
         self.surprise.addcmul_(innovation, innovation)
         self.gain.add_(left.log().squeeze(-1), alpha=-0.5)  # log1p would differ by less than the sum rounds
 
-    def remove(self, arm: Tensor, residual: Tensor, time: Tensor, now: float, where: Tensor) -> None:
-        """Undo ``add(arm, residual)`` in the members with ``where`` True. Static priors only."""
+    def remove(self, arm: Tensor, residual: Tensor, time: Tensor, now: float, where: Tensor | None) -> None:
+        """Undo ``add(arm, residual)`` in the members with ``where`` True (None: in all). Static priors only."""
         least = torch.finfo(self.mean.dtype).eps * self.noise_variance
         innovation, left = self.condition(arm, residual, least, where)
         self._count_removed(innovation.square(), left)
@@ -458,7 +458,8 @@ class CovarianceForm(Form):
         Returns the innovation (y - m_i) / sqrt(s), (b,), and lambda / s, (b, 1); 0 and 1 for other members.
         """
         noise, sign = self.noise_variance if noise is None else noise, 1 if least is None else -1
-        column, variance, written = self._column_of(arm)
+        at = arm.unsqueeze(-1)
+        column, variance, written = self._column_of(arm, at)
         total = variance + noise if least is None else torch.maximum(noise - variance, least)
         scale, left = total.rsqrt(), noise / total
         if where is not None:
@@ -466,7 +467,6 @@ class CovarianceForm(Form):
             scale, left = scale * mask, torch.where(mask, left, 1.0)
         if self.root is not None:
             self._turn_root(self.root, arm, sign, where, noise)
-        at = arm.unsqueeze(-1)
         unit = column * scale  # C_i / sqrt(s)
         innovation = (residual.unsqueeze(-1) - self.mean.gather(-1, at)) * scale
         row = column * left  # C_i - C_i C_ii / s without the difference
@@ -494,10 +494,10 @@ class CovarianceForm(Form):
             self.fold()
         return innovation.squeeze(-1), left
 
-    def _column_of(self, arm: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor] | None]:
-        """C_i, (b, N), and C_ii, (b, 1), of each member's arm (b,); and if there are ``written`` rows, whether the arm
-        has one, and its index, (b,) each."""
-        at, column = arm.unsqueeze(-1), self.covariance[self._member, arm]
+    def _column_of(self, arm: Tensor, at: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor] | None]:
+        """C_i, (b, N), and C_ii, (b, 1), of each member's arm, (b,) and (b, 1); and if there are ``written`` rows,
+        whether the arm has one, and its index, (b,) each."""
+        column = self.covariance[self._member, arm]
         if self.waiting == 1:
             return column, column.gather(-1, at), None
         held = slice(self.filled)

@@ -225,17 +225,22 @@ class FactorForm(Form):
         self.point_time.scatter_(-1, at_point, now)
         return point, is_known
 
-    def remove(self, arm: Tensor, residual: Tensor, time: Tensor, now: float, where: Tensor) -> None:
-        """Undo the observation ``residual`` (b,) of ``arm`` (b,) at ``time`` (b,), in members with ``where`` True."""
+    def remove(self, arm: Tensor, residual: Tensor, time: Tensor, now: float, where: Tensor | None) -> None:
+        """Undo the observation ``residual`` (b,) of ``arm`` (b,) at ``time`` (b,), in the members with ``where``
+        True (None: in all)."""
         residual = residual.double()
         match = self._match(arm, time.unsqueeze(-1))
         point = match.to(torch.uint8).argmax(-1)
-        at, mask = point.unsqueeze(-1), where.unsqueeze(-1)
+        at = point.unsqueeze(-1)
         among_points = self.covariance[self._member, point]
         own = among_points.gather(-1, at)
         tiny = torch.finfo(own.dtype).eps * self.noise_variance
-        rest = torch.where(mask, (self.noise_variance - own).clamp_min(tiny), 1.0)
-        scale, left = rest.rsqrt() * mask, torch.where(mask, self.noise_variance / rest, 1.0)
+        if where is not None:
+            own = own.where(where.unsqueeze(-1), 0.0)
+        rest = (self.noise_variance - own).clamp_min(tiny)
+        scale, left = rest.rsqrt(), self.noise_variance / rest
+        scale = scale if where is None else scale * where.unsqueeze(-1)
+        ratio = (own / self.noise_variance).clamp_max(1 - torch.finfo(own.dtype).eps)
         smoothed = (among_points * self.point_total).sum(-1, keepdim=True) / self.noise_variance  # E_j
 
         weight = self._weights(now)
@@ -248,8 +253,6 @@ class FactorForm(Form):
         self.mean.addcmul_(unit, innovation, value=-1)
         self._count_removed(innovation.squeeze(-1).square(), left)
         self.variance.addcmul_(unit, unit)
-        below_one = 1 - torch.finfo(own.dtype).eps
-        ratio = torch.where(mask, own / self.noise_variance, 0.0).clamp_max(below_one)
         self.gain.add_(half_log1p(-ratio, where))
         unit = among_points * scale
         self.covariance.addcmul_(unit.unsqueeze(-1), unit.unsqueeze(-2))

@@ -24,6 +24,8 @@ class ObservationBuffer(ResizableState):
         arm, reward, time: (b, capacity); member k holds columns ``start[k] .. end[k] - 1``.
         start, end: (b,) integers.
         noise: (b, capacity), noise variances of single observations, NaN for the model's; None if there are none.
+        length: the number that every member holds, known without waiting for the device; None once members may hold
+            different numbers, until ``look``.
     """
 
     arm: Tensor
@@ -32,6 +34,7 @@ class ObservationBuffer(ResizableState):
     start: Tensor
     end: Tensor
     noise: Tensor | None
+    length: int | None
     _PLAIN = ("_end_bound",)
 
     def __init__(self, batch: int, dtype: torch.dtype, device: torch.device) -> None:
@@ -43,11 +46,22 @@ class ObservationBuffer(ResizableState):
         self.register_buffer("end", torch.zeros(batch, dtype=torch.long, device=device))
         self.register_buffer("noise", None)
         self._end_bound = 0  # at least every end; known without waiting for the device
+        self.length = 0
 
     @property
     def count(self) -> Tensor:
         """The number of observations that each member holds, (b,)."""
         return self.end - self.start
+
+    def look(self) -> int:
+        """The largest number of observations that a member holds. Sets ``length``. Waits for the device."""
+        least, most = self.count.aminmax()
+        self.length = int(most) if int(least) == int(most) else None
+        return int(most)
+
+    def _add_to_length(self, k: int, where: Tensor | None = None) -> None:
+        own = self.__dict__  # ``__setattr__`` takes longer than the sum
+        own["length"] = own["length"] + k if where is None and own["length"] is not None else None
 
     def append(self, arm: Tensor, reward: Tensor, time: float, where: Tensor | None) -> None:
         """Add one observation to each member with ``where`` True (None: to all)."""
@@ -59,7 +73,8 @@ class ObservationBuffer(ResizableState):
         self.reward.scatter_(-1, at, reward.unsqueeze(-1))
         self.time.scatter_(-1, at, time)
         self.end.add_(1 if where is None else where)
-        self.__dict__["_end_bound"] += 1  # ``__setattr__`` takes longer than the sum
+        self.__dict__["_end_bound"] += 1
+        self._add_to_length(1, where)
 
     def reserve(self, more: int, length: int) -> None:
         """Make room for ``more`` observations of every member; ``length``: the largest count."""
@@ -79,6 +94,7 @@ class ObservationBuffer(ResizableState):
         self.time.scatter_(-1, at, times.to(self.time).expand_as(at))
         self.end.add_(k)
         self._end_bound += k
+        self._add_to_length(k)
 
     def note_noise(self, noise: Tensor, where: Tensor | None = None) -> None:
         """Set the noise variance (b,) of the next observation, in the members with ``where`` True."""
@@ -99,48 +115,64 @@ class ObservationBuffer(ResizableState):
         noise = self.noise.gather(-1, at)
         return torch.where(noise.isnan() | ~valid, torch.as_tensor(otherwise).to(noise), noise)
 
-    def pop(self, where: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Remove the oldest observation of the members with ``where`` True that hold any.
+    def pop(self, where: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """Remove the oldest observation of the members with ``where`` True that hold any. None: of all; all must hold
+        one.
 
         Returns the oldest (arm, reward, time) of each member, (b,) each, undefined for empty members, and the mask of
-        members that lost one.
+        members that lost one, None for all.
         """
-        held, at = where & (self.end > self.start), self.start.clamp(max=self.arm.shape[-1] - 1).unsqueeze(-1)
+        if where is None:
+            at = self.start.unsqueeze(-1)
+        else:
+            where, at = (
+                where & (self.end > self.start),
+                self.start.clamp(max=self.arm.shape[-1] - 1).unsqueeze(-1),
+            )
         arm, reward, time = self.arm.gather(-1, at), self.reward.gather(-1, at), self.time.gather(-1, at)
-        self.start.add_(held)
-        return arm.squeeze(-1), reward.squeeze(-1), time.squeeze(-1), held
+        self.drop_oldest(1 if where is None else where)
+        return arm.squeeze(-1), reward.squeeze(-1), time.squeeze(-1), where
 
     def drop_oldest(self, where: Tensor | int) -> None:
         """Remove the oldest observation of the members with ``where`` True, or a number of them from every member. They
         must hold that many."""
         self.start.add_(where)
+        if isinstance(where, int):
+            self._add_to_length(-where)
+        else:
+            self.length = None
 
     def clear(self, where: Tensor | None, but: Tensor | int = 0) -> None:
         """Remove all observations of all members; or, with ``where``, all but the latest ``but`` of those with True."""
         if where is None:
             self.start.zero_()
             self.end.zero_()
-            self._end_bound = 0
+            self._end_bound = self.length = 0
             self.noise = None
         else:
+            self.length = None
             self.start.copy_(torch.where(where, self.end - but, self.start))
 
     def held(self, length: int | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """(arm, reward, time, valid), (b, n) each, oldest first, padding last. n is the largest count; reading it waits
-        for the device unless it is given as ``length``."""
+        for the device unless ``length`` is known or given."""
         at, valid = self._columns(length)
         return self.arm.gather(-1, at), self.reward.gather(-1, at), self.time.gather(-1, at), valid
 
     def _columns(self, length: int | None) -> tuple[Tensor, Tensor]:
         """The columns of each member's observations, oldest first, and whether it holds that many, (b, n) each."""
         count = self.count
-        column = torch.arange(int(count.max()) if length is None else length, device=count.device)
+        length = self._largest() if length is None else length
+        column = torch.arange(length, device=count.device)
         at = (self.start.unsqueeze(-1) + column).clamp(max=self.arm.shape[-1] - 1)
         return at, column < count.unsqueeze(-1)
 
+    def _largest(self) -> int:
+        return self.look() if self.length is None else self.length
+
     def _make_room(self) -> None:
         """Pack; double the capacity if more than half of it stays in use."""
-        length, capacity = int(self.count.max()), self.arm.shape[-1]
+        length, capacity = self._largest(), self.arm.shape[-1]
         self._pack(length, 2 * capacity if 2 * length > capacity else capacity)
 
     def _pack(self, length: int, capacity: int) -> None:
@@ -166,3 +198,4 @@ class ObservationBuffer(ResizableState):
         incoming = state_dict.get(prefix + "noise")
         self.noise = None if incoming is None else torch.empty_like(self.reward)
         super()._load_from_state_dict(state_dict, prefix, *args)
+        self.look()
