@@ -19,14 +19,14 @@ from bandits_torch.acquisition.step_context import StepContext, at_arms, built_b
 from bandits_torch.description import Described
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.arm_model import ArmModel
-from bandits_torch.models.online_model import OnlineModel
+from bandits_torch.models.online_model import OnlineModel, QuickModule
 from bandits_torch.theory.mixture_widths import DualMixtureWidth
 from bandits_torch.theory.prior_widths import rank, simultaneous_width
 from bandits_torch.theory.widths import Width
 
 
 @built_by_name(width=2.0)
-class UpperConfidenceBound(AcquisitionFunction):
+class UpperConfidenceBound(QuickModule, AcquisitionFunction):
     """mu(x) + width * sigma(x), the index of GP-UCB and its variants.
 
     BoTorch's ``UpperConfidenceBound`` takes beta = width^2, one number for the whole batch. Here the width may differ

@@ -26,7 +26,35 @@ from bandits_torch import validation
 from bandits_torch.description import Described
 
 
-class SingleOutputModel(Model, ABC):
+class QuickModule(torch.nn.Module):
+    """A module whose buffers and submodules are also ordinary attributes: PyTorch's search for one takes 0.6 us,
+    fifteen times as long, and a step reads about 80."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Skips PyTorch's search of parameters and submodules, which takes longer than a small sum, for buffers and
+        for values that are neither."""
+        own = vars(self)
+        buffers = own.get("_buffers", {})
+        if type(value) is Tensor and name in buffers:
+            buffers[name] = own[name] = value
+        elif type(value) in (int, float, bool, list, dict, set):
+            object.__setattr__(self, name, value)
+        else:
+            super().__setattr__(name, value)
+            if name in buffers or name in own.get("_modules", {}):
+                own[name] = value
+
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
+        super().register_buffer(name, tensor, persistent)
+        vars(self)[name] = tensor
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        super()._apply(fn, recurse)
+        vars(self).update(self._buffers)
+        return self
+
+
+class SingleOutputModel(QuickModule, Model, ABC):
     """A BoTorch model of one output, whose subclass defines the posterior with given variances of noise.
 
     Attributes:
@@ -269,7 +297,7 @@ def held_elsewhere(module: torch.nn.Module, **parts: Any) -> None:
     vars(module).update(parts)
 
 
-class PlainState(torch.nn.Module):
+class PlainState(QuickModule):
     """A module whose state has, in addition to its buffers, the attributes that ``_PLAIN`` names: numbers, strings, and
     lists and dictionaries of those or of tensors. Their names in the state have no leading underscore."""
 
@@ -284,17 +312,6 @@ class PlainState(torch.nn.Module):
         for name in self._PLAIN:
             setattr(self, name, copy.deepcopy(state[name.lstrip("_")]))
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Skips PyTorch's search of parameters and submodules, which takes longer than a small sum, for buffers and
-        for values that are neither."""
-        buffers = vars(self).get("_buffers", {})
-        if type(value) is Tensor and name in buffers:
-            buffers[name] = value
-        elif type(value) in (int, float, bool, list, dict, set):
-            object.__setattr__(self, name, value)
-        else:
-            super().__setattr__(name, value)
-
 
 class ResizableState(PlainState):
     """A module whose buffers grow with the data: ``load_state_dict`` takes buffers of any shape.
@@ -305,7 +322,7 @@ class ResizableState(PlainState):
 
     _LOOSE: tuple[str, ...] = ()
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> ResizableState:
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         super()._apply(fn, recurse)
         for name in self._LOOSE:
             setattr(self, name, _changed(getattr(self, name), fn))
@@ -317,7 +334,7 @@ class ResizableState(PlainState):
             if buffer is None or incoming is None:
                 continue
             if (incoming.shape, incoming.stride()) != (buffer.shape, buffer.stride()):
-                self._buffers[name] = torch.empty_like(incoming, dtype=buffer.dtype, device=buffer.device)
+                setattr(self, name, torch.empty_like(incoming, dtype=buffer.dtype, device=buffer.device))
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 

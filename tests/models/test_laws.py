@@ -21,6 +21,7 @@ from bandits_torch.kernels import (
 from bandits_torch.models import ArmGP, OnlineGP, SketchedGP
 from bandits_torch.models.arms import covariance_form
 from bandits_torch.models.arms.weighted_gp import WeightedGP
+from bandits_torch.models.online_model import QuickModule
 from bandits_torch.models.points import growing_cholesky
 from bandits_torch.state import differing
 from tests.fuzz.living import state_of
@@ -392,6 +393,51 @@ def test_a_window_slides_by_one_and_who_forgets_everything_is_as_new(name):
     model.forget(5, torch.tensor([True, False]))
     assert model.num_observations.tolist() == [0, 5]
     assert_equal(*([value[0] for value in said(name, one)] for one in (model, model_of(name))))
+
+
+@every_model
+def test_all_members_are_those_that_a_mask_names(name):
+    """A model knows without a mask that its members hold as many observations as each other, and skips what masks
+    need."""
+    everyone, (plain, named) = torch.tensor([True, True]), (model_of(name) for _ in range(2))
+    for step in range(40):
+        arm, reward, _ = draws((2,), step)
+        for model, where in ((plain, None), (named, everyone)):
+            model.observe(inputs(name, arm, float(step)), reward[..., None, None], where)
+            if model.can_forget and not name.startswith("own noise"):
+                model.slide(7)
+                if step % 9 == 8:
+                    model.forget(2, where)
+            if step in (3, 31):
+                model.reset(where)
+        if isinstance(plain, ArmGP):
+            assert [plain.belief.observations.length] * 2 == plain.num_observations.tolist()
+    assert_close(said(name, plain), said(name, named))
+
+
+@every_model
+def test_what_a_model_holds_is_found_as_an_attribute_wherever_it_has_been(name):
+    """Buffers and submodules stand among the attributes, too: both must be the same objects."""
+
+    def check(model):
+        for module in model.modules():
+            if isinstance(module, QuickModule):
+                held = dict(module.named_buffers(recurse=False)) | dict(module.named_children())
+                assert all(vars(module)[key] is value for key, value in held.items())
+
+    model = learn(name, model_of(name, (3,)), range(9))
+    with model.provisional():
+        model.expect(inputs(name, torch.zeros(3, 2), 9.0))
+        check(model)
+    moved = copy.deepcopy(model).float()
+    for one in (
+        model,
+        moved,
+        model.expand(torch.Size([2, 3, 2])),
+        *(how(name, model) for how in COPIES.values()),
+    ):
+        check(one)
+        check(learn(name, one, range(9, 80)))  # more than there was room for
 
 
 @every_model

@@ -366,7 +366,7 @@ class GrowingCholesky(ResizableState):
         """Without caches and without a graph: PyTorch refuses to deep-copy tensors with one."""
         state = {name: value for name, value in vars(self).items() if name not in ("_solid", "_padded")}
         buffers = {name: buffer.detach() for name, buffer in self.named_buffers(recurse=False)}
-        return state | {"_buffers": buffers}
+        return state | {"_buffers": buffers} | buffers
 
     def widen(self, shape: torch.Size) -> None:
         """Store separate factors along the dimensions of ``shape`` that are larger than 1."""
