@@ -170,9 +170,9 @@ class IndexSteps(CapturedSteps):
 
     def begin(self, steps: int, most: int) -> None:
         """Read once how many observations there are, and make room for new ones."""
-        held, clock = self.belief.observations.count, self.policy.clock
-        self._held = int(held.max())  # the largest number of observations of a replicate
-        even = bool((held == self._held).all()) and not isinstance(clock, Tensor)
+        clock, device = self.policy.clock, self.model.noise_variance.device
+        self.belief.observations.look()
+        even = self.belief.observations.length is not None and not isinstance(clock, Tensor)
         if self.window is not None and not (even and self._held == min(clock, self.window)):
             raise refused("SlidingWindow", "its replicates hold different numbers of observations")
         if self.interval is not None and not even:
@@ -190,13 +190,18 @@ class IndexSteps(CapturedSteps):
             )
         limit = self.window or self.interval
         room = steps if limit is None else min(steps, limit)
-        self.belief.observations.reserve(room + most, self._held)
+        self.belief.observations.reserve(room + most)
         self._even, each = even, self.by_mask or not even
         # The largest rewards so far; -inf if improvements are measured from the largest mean.
         none = self.model.noise_variance.new_full((self.policy.replicates, 1), -torch.inf)
         self.largest = getattr(self.policy, "largest", none).clone()
-        clock = torch.as_tensor(clock, device=held.device).expand(self.policy.replicates)
+        clock = torch.as_tensor(clock, device=device).expand(self.policy.replicates)
         self._clock = clock.clone() if each else None  # a counter for each replicate, on the device
+
+    @property
+    def _held(self) -> int:
+        """The number of observations that every replicate holds; a policy with a window has equal replicates."""
+        return cast(int, self.belief.observations.length)
 
     @property
     def _full(self) -> bool:
@@ -326,7 +331,7 @@ class IndexSteps(CapturedSteps):
         belief, policy, k, full = self.belief, self.policy, len(times), self._full
         if self.static:
             belief.form.played(k, k if full else 0)
-        belief.keep(rows["arm"].mT, rows["reward"].to(belief.prior_mean.dtype).mT, times, self._held)
+        belief.keep(rows["arm"].mT, rows["reward"].to(belief.prior_mean.dtype).mT, times)
         rows["restarts"] = policy.restarts.repeat(k, 1)
         if self.by_mask:
             restarted, step = rows.pop("restarted"), torch.arange(k, device=policy.restarts.device)
@@ -335,9 +340,7 @@ class IndexSteps(CapturedSteps):
             rows["restarts"] += restarted.cumsum(0) - restarted.sum(0)
         if full:
             belief.observations.drop_oldest(k)
-            belief.settle(belief.observations.count == 0)
-        else:
-            self._held += k
+            belief.settle()
         belief.count(k)
         if self.by_mask and (not self._even or bool(policy.restarts.any())):
             policy.clock = cast(Tensor, self._clock).clone()
@@ -350,7 +353,6 @@ class IndexSteps(CapturedSteps):
         policy.used_width = rows["width"][-1] if "width" in rows else None
         if self.interval is not None and cast(int, policy.clock) % self.interval == 0:
             policy.restart(True)
-            self._held = 0
             rows["restarts"][-1] = policy.restarts
 
 

@@ -165,12 +165,12 @@ class ArmBelief(PlainState):
         own.copy_(torch.where(first == own[:, :1], own, first + (own - own[:, :1])))
         self.centred = not bool(own.any())
 
-    def keep(self, arm: Tensor, reward: Tensor, times: Sequence[float], held: int) -> None:
+    def keep(self, arm: Tensor, reward: Tensor, times: Sequence[float]) -> None:
         """Store observations (b, k) at these times, oldest first, that the form has learned already; call ``count``
-        afterwards. ``held``: the largest number that a member held before."""
+        afterwards."""
         moments = times if self.drifts else [0.0] * len(times)
         at = torch.tensor(moments, dtype=torch.float64, device=reward.device)
-        self.observations.extend(arm, reward, at, held)
+        self.observations.extend(arm, reward, at)
         self.now = moments[-1]
 
     def take(

@@ -76,17 +76,17 @@ class ObservationBuffer(ResizableState):
         self.__dict__["_end_bound"] += 1
         self._add_to_length(1, where)
 
-    def reserve(self, more: int, length: int) -> None:
-        """Make room for ``more`` observations of every member; ``length``: the largest count."""
+    def reserve(self, more: int) -> None:
+        """Make room for ``more`` observations of every member."""
         if self._end_bound + more > self.arm.shape[-1]:
+            length = self._largest()
             self._pack(length, max(self.arm.shape[-1], length + more))
 
-    def extend(self, arm: Tensor, reward: Tensor, times: Tensor, length: int) -> None:
-        """Add k observations to each member, oldest first: arm and reward (b, k), times (k,); ``length``: the largest
-        count before. O(b k), does not wait for the device."""
+    def extend(self, arm: Tensor, reward: Tensor, times: Tensor) -> None:
+        """Add k observations to each member, oldest first: arm and reward (b, k), times (k,). O(b k)."""
         k = len(times)
         if self._end_bound + k > self.arm.shape[-1]:
-            capacity = self.arm.shape[-1]
+            capacity, length = self.arm.shape[-1], self._largest()
             self._pack(length, capacity if 2 * (length + k) <= capacity else 2 * (length + k))
         at = self.end.unsqueeze(-1) + torch.arange(k, device=self.end.device)
         self.arm.scatter_(-1, at, arm)
