@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import re
 import sys
 from collections.abc import Callable, Collection, Iterable
 from typing import Any, TypeGuard, TypeVar
@@ -28,7 +29,7 @@ def _shown(value: Any) -> str:
     if isinstance(value, int) and value.bit_length() > _SHOWN_BITS:
         return f"an integer of {value.bit_length()} bits"
     try:
-        return repr(value)
+        return re.sub(r" at 0x[0-9a-f]+", "", repr(value))  # an address says nothing
     except ValueError:  # Python refuses to write integers of more than 4 300 digits, also inside a fraction
         return f"a {type(value).__name__} too long to write"
 

@@ -74,6 +74,11 @@ def test_too_many_arguments_are_a_value_error(name):
         EXPORTS[name](*range(99))
 
 
+def test_a_message_names_the_kind_of_an_object_and_not_its_address():
+    with pytest.raises(ValueError, match=r"policy must be an IndexPolicy .*, got <.*RandomPolicy object>$"):
+        policies.LatentRewards(policies.RandomPolicy(3), "binary")
+
+
 def test_a_type_error_within_a_constructor_stays_what_it_is():
     class Broken(policies.RandomPolicy):
         def __init__(self, choices):

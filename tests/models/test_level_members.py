@@ -26,8 +26,9 @@ def test_a_level_that_jumps_costs_little():
     assert regret(average(), square) < 0.7 * regret(average(kind=Slow), square)
 
 
-def average(replicates=4, kind=LevelMembers):
-    """A policy over such members, told no unit: three sizes of the arms' parts, two rates, three time-scales."""
+def average(replicates=4, kind=LevelMembers, unit=1.0):
+    """A policy over such members, told no unit: three sizes of the arms' parts, two rates, three time-scales. ``unit``
+    multiplies their variances."""
     grid = torch.tensor(
         list(product((0.03, 0.3, 3.0), (0.0, 0.01), (1.0, 100.0), (10.0, 40.0, 160.0)))
     ).double()
@@ -35,11 +36,11 @@ def average(replicates=4, kind=LevelMembers):
     one = torch.ones(len(grid)).double()
     model = kind(
         N,
-        sizes[:, None, None] * torch.eye(N).double(),
+        unit * sizes[:, None, None] * torch.eye(N).double(),
         kernel,
-        one,
+        unit * one,
         grid[:, 1],
-        level_variance=grid[:, 2],
+        level_variance=unit * grid[:, 2],
         timescale=grid[:, 3],
         control=CONTROL,
         replicates=replicates,
@@ -87,3 +88,11 @@ def test_a_scale_that_does_not_learn_the_origin_is_refused():
     policy = average(replicates=1)
     with pytest.raises(ValueError, match="scale must be one that learns the origin"):
         ModelAveraging(policy.model, sharing=policy.sharing)
+
+
+def test_members_of_a_hundredfold_variance_predict_the_same_once_their_scale_is_learned():
+    one, other = average(), average(unit=100.0)
+    paid = [regret(policy, daily, last=60) for policy in (one, other)]
+    assert paid[0] == paid[1]
+    for value, same in zip(one.predict(60.0), other.predict(60.0), strict=True):
+        torch.testing.assert_close(value, same)

@@ -137,6 +137,19 @@ def test_a_sound_model_is_never_touched(case, life, monkeypatch):
 
 
 @pytest.mark.parametrize("form", ["covariance", "factor"])
+def test_an_outlier_that_leaves_the_window_is_reason_for_one_rebuild(form, monkeypatch):
+    model = ArmGP(N, K, 0.1, form=form)
+    play(model, 30, 20)
+    rebuild, rebuilt = model._belief.form._rebuild, []
+    monkeypatch.setattr(
+        model._belief.form, "_rebuild", lambda *given: rebuilt.append(given[0]) or rebuild(*given)
+    )
+    model.observe_arms(torch.tensor(3), torch.tensor(1e5, dtype=F64))
+    play(model, 60, 20, start=31)
+    assert rebuilt == [0]
+
+
+@pytest.mark.parametrize("form", ["covariance", "factor"])
 def test_the_units_of_the_rewards_do_not_matter(form):
     model = ArmGP(N, 1e8 * K, 1e7, form=form)
     play(model, 300)
@@ -209,3 +222,12 @@ def test_points_dropped_as_faint_are_no_reason_to_rebuild(replicates):
     form = model._belief.form
     assert form._dropped_any
     assert set(model._belief._pauses) == {256}
+
+
+def test_a_model_that_forgets_keeps_faint_points_and_learns_nothing_again(monkeypatch):
+    fast = SpatioTemporalKernel(ArmCovarianceKernel(K), ExponentialForgettingKernel(0.5))
+    model = ArmGP(N, fast, 0.1, form="factor")
+    play(model, 5, 4)
+    monkeypatch.setattr(model._belief, "relearn", lambda form: pytest.fail("learns everything again"))
+    play(model, 400, 150, start=5)
+    assert max(errors(model, relearned(model))) < 1e-9
