@@ -14,7 +14,7 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.policies.arm_policy import ArmPolicy
 from bandits_torch.policies.choices import Arms
-from bandits_torch.policies.classical.policies import forced_turn, has_changed, tuned_test, with_one
+from bandits_torch.policies.classical import forced_turn, has_changed, tuned_test, with_one
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy, check_turn
 from bandits_torch.policies.wrapping import WrappingPolicy

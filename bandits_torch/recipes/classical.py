@@ -16,8 +16,9 @@ from bandits_torch.policies.classical import (
     EpsilonGreedy,
     LogOddsUCB,
     SlidingWindowUCB,
+    tuned_discount,
+    tuned_window,
 )
-from bandits_torch.policies.classical.policies import tuned_discount, tuned_window
 from bandits_torch.policies.policy import Policy
 from bandits_torch.recipes.parts import arm_settings
 from bandits_torch.recipes.registration import RUN, Setup, recipe

@@ -16,8 +16,9 @@ from bandits_torch.policies.classical import (
     EpsilonGreedy,
     LogOddsUCB,
     SlidingWindowUCB,
+    tuned_discount,
+    tuned_window,
 )
-from bandits_torch.policies.classical.policies import tuned_discount, tuned_window
 from bandits_torch.recipes import Setup
 from tests.reference import plain_classical as plain
 

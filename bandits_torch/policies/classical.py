@@ -1,4 +1,14 @@
-"""The classical policies: upper confidence bounds, which all but UCB1 adapt to changes; then randomised policies."""
+"""The classical bandits: they learn each arm independently, without a kernel or features.
+
+Upper confidence bounds, which all but UCB1 adapt to changes, come first, then randomised policies. They do not use
+correlations between arms, on which the other policies rely. If arms are uncorrelated, they are hard to beat and cost
+very little.
+
+Their papers assume rewards in [0, 1]; ``reward_range=(low, high)`` sets another range. By default it is the range of
+the rewards seen so far, separately in each replicate, so choices do not depend on the unit or the origin of rewards. No
+theorem covers that: unbounded noise widens the range slowly, and outliers widen it at once. The other common arguments
+are those of ``ArmPolicy``.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +30,17 @@ from bandits_torch.policies.policy import Choice, Observation, Pending
 from bandits_torch.policies.sharing import mixture_moments, shared
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory.widths import checked
+
+__all__ = [
+    "EXP3S",
+    "GLRKLUCB",
+    "UCB1",
+    "DiscountedThompsonSampling",
+    "DiscountedUCB",
+    "EpsilonGreedy",
+    "LogOddsUCB",
+    "SlidingWindowUCB",
+]
 
 Range = tuple[float, float]
 
