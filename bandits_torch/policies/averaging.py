@@ -321,7 +321,7 @@ class ModelAveraging(Policy):
     def learn(self, observation: Observation) -> None:
         """Unless the reward is in doubt: weigh the members, reset those far behind, and let all observe it."""
         self.choices.check(observation)
-        self.range.teach(observation, self._learn, self._start_anew)
+        self.range.teach(observation, self._learn, self.reset)
 
     def _learn(self, observation: Observation, believed: Tensor | None) -> None:
         arm, time = observation.arm, self._timed(self.clock.tick(observation.time), observation.time)
@@ -500,13 +500,6 @@ class ModelAveraging(Policy):
         shape, device = (self.replicates, self.num_arms), self.model.noise_variance.device
         pulled = torch.zeros(shape, dtype=torch.bool, device=device)
         return {"count": 0, "_next_check": _FIRST_CHECK, "_pulled": pulled}
-
-    def _start_anew(self) -> None:
-        """Forget everything but the range of rewards."""
-        parts: tuple[Any, ...] = (self.model, self.clock, self._first, *self.judged)
-        for part in parts:
-            part.reset()
-        self._renew(None, *self.state_names)
 
 
 class UnderContexts(WrappingPolicy):

@@ -269,7 +269,7 @@ class PointAveraging(Policy):
     def learn(self, observation: Observation) -> None:
         """Unless the reward is in doubt: weigh members, replace those far behind, let all observe, and refine some."""
         self.choices.check(observation)
-        self.range.teach(observation, self._learn, self._start_anew)
+        self.range.teach(observation, self._learn, self.reset)
 
     def _learn(self, observation: Observation, believed: Tensor | None) -> None:
         where = None if believed is None else believed.unsqueeze(-1)
@@ -393,10 +393,3 @@ class PointAveraging(Policy):
         none = self.domain.bounds.new_zeros(self.replicates, 0, self.dim)
         factor = self.members.bounds.new_ones(self.replicates)
         return {"_start": None, "_steps": 0, "_latest": none, "_factor": factor}
-
-    def _start_anew(self) -> None:
-        """Forget everything but the range of rewards."""
-        parts: tuple[Any, ...] = (self.members, self.sharing, self.scale, self.two_values, self.clock)
-        for part in (*parts, *filter(None, [self.looks])):
-            part.reset()
-        self._renew(None, *self.state_names)

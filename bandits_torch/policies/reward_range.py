@@ -81,10 +81,12 @@ class RewardRange(Described, HasState):
         learn: Callable[[Observation, Tensor | None], None],
         start_anew: Callable[[], None],
     ) -> None:
-        """Call ``learn`` for all that ``take`` returns, after ``start_anew`` if these are the first five rewards."""
+        """Call ``learn`` for all that ``take`` returns, after ``start_anew`` if these are the first five rewards. The
+        range stays as it is, even if ``start_anew`` resets it."""
         taken = self.take(observation)
         if len(taken) > 1:
-            start_anew()
+            with self.put_aside():
+                start_anew()
         for one, believed in taken:
             learn(one, believed)
 
