@@ -128,6 +128,7 @@ _ARGUMENTS = {
     "learn_hyperparameters": [*inspect.signature(LearnedHyperparameters).parameters, "anisotropy"][1:],
 }
 DEFAULTS: dict[str, Any] = {item.name: item.default for item in fields(Setup)}
+_OF_SETUP = {*DEFAULTS, "device"}  # keywords of policies that a setup gives
 
 
 RUN = ("replicates", "seed", "first_replicate")  # fields of a setup that every recipe takes
@@ -202,13 +203,18 @@ RECIPES: dict[str, Callable[..., Policy]] = {}  # by name
 REGISTERED: dict[str, Recipe] = {}
 
 
-def recipe(**about: Any) -> Callable[[Callable[..., Policy]], Callable[..., Policy]]:
+def recipe(
+    *, passes_to: Callable[..., Any] | None = None, **about: Any
+) -> Callable[[Callable[..., Policy]], Callable[..., Policy]]:
     """A decorator that registers a function of a ``Setup``; ``about``: fields of ``Recipe``.
+
+    ``passes_to``: a function or class to which the recipe passes its ``**options``. The recipe then also takes the
+    keywords of that one, with their defaults, but for those that it has itself and those that a setup gives.
 
     The decorated function raises ValueError for arguments that the recipe does not take or lacks. The decorator raises
     ValueError for a name that is taken, unless ``takes`` is a tuple of fields of a ``Setup``, and unless all parameters
-    after the setup are keywords alone. The same function of the same module may be defined again; the new one replaces
-    the old.
+    after the setup are keywords alone, then ``**options`` if ``passes_to`` is given. The same function of the same
+    module may be defined again; the new one replaces the old.
     """
 
     def register(function: Callable[..., Policy]) -> Callable[..., Policy]:
@@ -218,8 +224,15 @@ def recipe(**about: Any) -> Callable[[Callable[..., Policy]], Callable[..., Poli
         validation.known_names("takes", takes, DEFAULTS)
         parameters = [*inspect.signature(function).parameters.values()]
         keywords = parameters[1:]
-        alone = bool(parameters) and all(p.kind is p.KEYWORD_ONLY for p in keywords)
         shown, expected = [*map(str, parameters)], "a setup, then keywords: (setup, *, ...)"
+        if passes_to is not None:
+            passes = bool(keywords) and keywords.pop().kind is inspect.Parameter.VAR_KEYWORD
+            validation.require(
+                passes, f"parameters of {name}", shown, f"{expected}, and **options to pass on"
+            )
+            own, passed = {p.name for p in keywords} | _OF_SETUP, inspect.signature(passes_to).parameters
+            keywords += [p for p in passed.values() if p.kind is p.KEYWORD_ONLY and p.name not in own]
+        alone = bool(parameters) and all(p.kind is p.KEYWORD_ONLY for p in keywords)
         validation.require(alone, f"parameters of {name}", shown, expected)
         signature = _signature(keywords, takes, belief, about.get("optional", False))
 

@@ -189,6 +189,39 @@ def test_a_recipe_is_a_function_of_a_setup_and_of_keywords_alone(function):
         recipes.recipe()(function)
 
 
+def passed(setup, first=1, *, most: int = 60, share=0.5, prior_mean=1.0, device="cpu"):
+    return recipes.random(setup), {"share": share, "most": most}
+
+
+def test_a_recipe_takes_the_keywords_of_what_it_passes_its_options_to():
+    """With their defaults and annotations, but without those that it has itself and those that a setup gives."""
+    got = []
+
+    def passing(setup, *, share=0.25, **options):
+        policy, known = passed(setup, share=share, **options)
+        got.append(known)
+        return policy
+
+    try:
+        made = recipes.recipe(belief=None, passes_to=passed)(passing)
+        own = {"share": 0.25, "most": 60}
+        assert recipes.options_of("passing") == own | {"replicates": 1, "seed": 0, "first_replicate": 0}
+        assert inspect.signature(made).parameters["most"].annotation is int
+        made(3), made(3, most=5), made(Setup(3), share=0.75)
+        assert got == [own, own | {"most": 5}, own | {"share": 0.75}]
+        for name in ("first", "device", "prior_mean"):
+            with pytest.raises(ValueError, match=f"arguments of passing must be among .*, got {name}"):
+                made(3, **{name: 2})
+    finally:
+        REGISTERED.pop("passing", None), recipes.RECIPES.pop("passing", None)
+
+
+@pytest.mark.parametrize("function", [lambda setup: 0, lambda setup, *, most=60: 0, lambda **options: 0])
+def test_a_recipe_that_passes_options_on_is_a_function_of_a_setup_keywords_and_options(function):
+    with pytest.raises(ValueError, match="parameters of <lambda> must be a setup, then keywords"):
+        recipes.recipe(passes_to=passed)(function)
+
+
 @pytest.mark.parametrize(
     ("takes", "said"), [("prior_mean", "a tuple of fields"), (("mean",), "among choices, ")]
 )
