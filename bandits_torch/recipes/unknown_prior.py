@@ -58,14 +58,8 @@ _TAKES = (*RUN, "form")
 _LEAST_B = 1e-12  # the width's b for a prior of constant functions
 
 
-@recipe(
-    belief="priors",
-    takes=(*_TAKES, "search", "learn_hyperparameters"),
-    seeded=True,
-    points=True,
-    race=OWN_WIDTH_AND_CONSTANT,
-)
-def pe_gp_ucb(
+def _tested(
+    kind: Callable[..., UnknownPriorPolicy],
     setup: Setup,
     *,
     horizon: int,
@@ -73,7 +67,21 @@ def pe_gp_ucb(
     noise_scale: Number | None = None,
     xi: str = "two-sided",
     width: Any = None,
-) -> Policy:
+) -> UnknownPriorPolicy:
+    """A policy of this ``kind``, which tests the priors."""
+    testing = partial(kind, delta=delta, noise_scale=_per_member(noise_scale), xi=xi)
+    return _over_priors(testing, setup, horizon, delta, width)
+
+
+@recipe(
+    belief="priors",
+    takes=(*_TAKES, "search", "learn_hyperparameters"),
+    seeded=True,
+    points=True,
+    race=OWN_WIDTH_AND_CONSTANT,
+    passes_to=_tested,
+)
+def pe_gp_ucb(setup: Setup, **options: Any) -> Policy:
     """PE-GP-UCB: optimistic over arms and priors; drops priors that predict badly (Ziomek et al. 2024, Algorithm 1).
 
     ``xi``: the form of the test's xi_t, ``"two-sided"`` or ``"printed"`` (``PriorElimination``).
@@ -83,23 +91,14 @@ def pe_gp_ucb(
     learn = setup.learn_hyperparameters
     if setup.domain is None:
         validation.require(not learn, "learn_hyperparameters", learn, "False over arms: priors are matrices")
-    kind = partial(PriorElimination, delta=delta, noise_scale=_per_member(noise_scale), xi=xi)
-    policy = _over_priors(kind, setup, horizon, delta, width)
+    policy = _tested(PriorElimination, setup, **options)
     if not learn:
         return policy
     return LearnedHyperparameters(cast(PriorElimination, policy), **as_learning(learn)[1])
 
 
-@recipe(belief="priors", takes=_TAKES, seeded=True, race=OWN_WIDTH_AND_CONSTANT)
-def pe_gp_ts(
-    setup: Setup,
-    *,
-    horizon: int,
-    delta: float = 0.1,
-    noise_scale: Number | None = None,
-    xi: str = "two-sided",
-    width: Any = None,
-) -> Policy:
+@recipe(belief="priors", takes=_TAKES, seeded=True, race=OWN_WIDTH_AND_CONSTANT, passes_to=_tested)
+def pe_gp_ts(setup: Setup, **options: Any) -> Policy:
     """PE-GP-TS: the best of draws under all surviving priors (Sandberg & Haghir Chehreghani 2025, arXiv 2502.01226).
 
     ``pe_gp_ucb`` with draws f^p ~ GP(mu^p, k^p) instead of upper bounds. It drops priors that predict badly by the
@@ -108,10 +107,7 @@ def pe_gp_ts(
 
     Raises ValueError over a ``Domain``.
     """
-    kind = partial(
-        PriorElimination, delta=delta, noise_scale=_per_member(noise_scale), xi=xi, draws=True, **setup.seeds
-    )
-    return _over_priors(kind, setup, horizon, delta, width)
+    return _tested(partial(PriorElimination, draws=True, **setup.seeds), setup, **options)
 
 
 @recipe(belief="priors", takes=_TAKES, seeded=True)
@@ -142,22 +138,15 @@ def bayes_gp_ucb(setup: Setup, *, horizon: int, delta: float = 0.1, width: Any =
     return _over_priors(BayesianPriorPolicy, setup, horizon, delta, width)
 
 
-@recipe(belief="priors", takes=(*_TAKES, "search"), points=True, race=OWN_WIDTH_AND_CONSTANT)
-def regret_balancing(
-    setup: Setup,
-    *,
-    horizon: int,
-    delta: float = 0.1,
-    noise_scale: Number | None = None,
-    xi: str = "two-sided",
-    width: Any = None,
-) -> Policy:
+@recipe(
+    belief="priors", takes=(*_TAKES, "search"), points=True, race=OWN_WIDTH_AND_CONSTANT, passes_to=_tested
+)
+def regret_balancing(setup: Setup, **options: Any) -> Policy:
     """Regret balancing over one GP-UCB per prior, for functions that do not change (Ziomek et al. 2024, Algorithm 2).
 
     ``xi``: the form of the test's xi_t, ``"two-sided"`` or ``"printed"`` (``RegretBalancing``).
     """
-    kind = partial(RegretBalancing, delta=delta, noise_scale=_per_member(noise_scale), xi=xi)
-    return _over_priors(kind, setup, horizon, delta, width)
+    return _tested(RegretBalancing, setup, **options)
 
 
 @recipe(belief="prior", takes=_TAKES, race=OWN_WIDTH_AND_CONSTANT)
