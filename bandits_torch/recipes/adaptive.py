@@ -40,6 +40,7 @@ from bandits_torch.recipes.parts import (
     balanced_length,
     in_float64,
     model_over,
+    norm_width,
     one_noise,
     one_prior_mean,
     over_arms,
@@ -208,16 +209,8 @@ class _LemmaE3:
         return self._known[t]
 
 
-@recipe(takes=_TAKES, race=OWN_WIDTH_AND_CONSTANT)
-def w_gp_ucb(
-    setup: Setup,
-    *,
-    discount: float = 0.9995,
-    rkhs_bound: Number = 1.0,
-    noise_scale: Number | None = None,
-    delta: float = 0.1,
-    width: Any = None,
-) -> Policy:
+@recipe(takes=_TAKES, race=OWN_WIDTH_AND_CONSTANT, passes_to=norm_width)
+def w_gp_ucb(setup: Setup, *, discount: float = 0.9995, **options: Any) -> Policy:
     """WGP-UCB: GP-UCB on observations weighted by discount^age, with both weight matrices (Deng et al. 2022).
 
     The width holds at each step with probability 1 - ``delta``. For T steps at once, pass delta / T (``WeightedGP``).
@@ -225,8 +218,8 @@ def w_gp_ucb(
     Raises ValueError for a ``discount`` outside (0, 1].
     """
     model = WeightedGP(**over_arms(setup), discount=discount)
-    theorem = IGPWidth(rkhs_bound, noise_scale, delta, RealisedGain())
-    return IndexPolicy(model, UpperConfidenceBound, width=as_width(width) or theorem)
+    width = norm_width(partial(IGPWidth, gain=RealisedGain()), **options)
+    return IndexPolicy(model, UpperConfidenceBound, width=width)
 
 
 def _gp(setup: Setup, noise_variance: float) -> ArmGP:
@@ -234,89 +227,14 @@ def _gp(setup: Setup, noise_variance: float) -> ArmGP:
     return ArmGP(**over_arms(setup) | {"noise_variance": noise_variance, "batch_shape": ()})
 
 
-@recipe(takes=_TAKES, seeded=True, one_mean=True)
-def opkb(
-    setup: Setup,
-    *,
-    horizon: int,
-    constants: str | Constants = "tuned",
-    reward_scale: float | str | None = None,
-) -> Policy:
-    """OPKB: randomised blocks that balance estimated gaps and log det (Hong, Li & Tewari 2023, Algorithm 2)."""
-    return _in_blocks(OPKB, setup, horizon, constants, reward_scale)
-
-
-@recipe(takes=_TAKES, seeded=True, one_mean=True)
-def ada_opkb(
-    setup: Setup,
-    *,
-    horizon: int,
-    constants: str | Constants = "tuned",
-    reward_scale: float | str | None = None,
-) -> Policy:
-    """ADA-OPKB: OPKB that replays old strategies to detect changes, and restarts (Hong et al. 2023, Algorithm 3)."""
-    return _in_blocks(AdaOPKB, setup, horizon, constants, reward_scale)
-
-
-@recipe(takes=_TAKES, seeded=True)
-def ada_opkb_calibrated(setup: Setup, *, run_length: float = 1e5) -> Policy:
-    """ADA-OPKB without tuning: GP gaps, a residual change test with a mean run length, no horizon.
-
-    ``run_length``: least mean number of steps between false alarms. ``CalibratedOPKB`` lists the differences from its
-    source (Hong et al. 2023).
-    """
-    return CalibratedOPKB(cast(ArmGP, model_over(setup)), run_length=run_length, **setup.seeds)
-
-
-@recipe(belief=None, takes=_TAKES, seeded=True, one_mean=True, quick=_NETWORK, race=_RACED_NETWORK)
-def opnn(
-    setup: Setup,
-    *,
-    horizon: int,
-    hidden: int = 256,
-    depth: int = 3,
-    training_steps: int = 200,
-    regulariser: float = 0.01,
-    constants: str | Constants = "tuned",
-    reward_scale: float | str | None = None,
-) -> Policy:
-    """OPNN: OPKB on the gradients of a ReLU network trained block by block (Hong et al. 2023, Algorithm 5).
-
-    ``hidden`` units in each of the ``depth`` - 1 hidden layers; ``training_steps`` of gradient descent per block;
-    ``regulariser``: lambda, the weight of m |W - W0|^2 / 2 in the loss (``NeuralFeatures``). Raises ValueError
-    for sizes below 1.
-    """
-    network = (hidden, depth, training_steps, regulariser)
-    return _in_blocks(OPKB, setup, horizon, constants, reward_scale, network)
-
-
-@recipe(belief=None, takes=_TAKES, seeded=True, one_mean=True, quick=_NETWORK, race=_RACED_NETWORK)
-def ada_opnn(
-    setup: Setup,
-    *,
-    horizon: int,
-    hidden: int = 256,
-    depth: int = 3,
-    training_steps: int = 200,
-    regulariser: float = 0.01,
-    constants: str | Constants = "tuned",
-    reward_scale: float | str | None = None,
-) -> Policy:
-    """ADA-OPNN: OPNN with the replays, tests and restarts of ADA-OPKB (Hong et al. 2023, Algorithm 7).
-
-    ``hidden``, ``depth``, ``training_steps``, ``regulariser``: as for ``opnn``. Raises ValueError for sizes below 1.
-    """
-    network = (hidden, depth, training_steps, regulariser)
-    return _in_blocks(AdaOPKB, setup, horizon, constants, reward_scale, network)
-
-
 def _in_blocks(
     kind: type[OPKB],
     setup: Setup,
-    horizon: int,
-    constants: str | Constants,
-    reward_scale: float | str | None,
     network: tuple[int, int, int, float] | None = None,
+    *,
+    horizon: int,
+    constants: str | Constants = "tuned",
+    reward_scale: float | str | None = None,
 ) -> Policy:
     """A policy of a ``kind`` on the features of the kernel, or of a ``network`` (hidden, depth, training_steps,
     regulariser). A wrapper subtracts the prior mean from its rewards, because OPKB has none."""
@@ -340,6 +258,67 @@ def _in_blocks(
     mean = one_prior_mean(setup)
     policy = kind(features, horizon, constants, **setup.seeds)
     return CentredPolicy(policy, mean) if mean else policy
+
+
+_IN_BLOCKS: dict[str, Any] = {"takes": _TAKES, "seeded": True, "one_mean": True, "passes_to": _in_blocks}
+
+
+@recipe(**_IN_BLOCKS)
+def opkb(setup: Setup, **options: Any) -> Policy:
+    """OPKB: randomised blocks that balance estimated gaps and log det (Hong, Li & Tewari 2023, Algorithm 2)."""
+    return _in_blocks(OPKB, setup, **options)
+
+
+@recipe(**_IN_BLOCKS)
+def ada_opkb(setup: Setup, **options: Any) -> Policy:
+    """ADA-OPKB: OPKB that replays old strategies to detect changes, and restarts (Hong et al. 2023, Algorithm 3)."""
+    return _in_blocks(AdaOPKB, setup, **options)
+
+
+@recipe(takes=_TAKES, seeded=True)
+def ada_opkb_calibrated(setup: Setup, *, run_length: float = 1e5) -> Policy:
+    """ADA-OPKB without tuning: GP gaps, a residual change test with a mean run length, no horizon.
+
+    ``run_length``: least mean number of steps between false alarms. ``CalibratedOPKB`` lists the differences from its
+    source (Hong et al. 2023).
+    """
+    return CalibratedOPKB(cast(ArmGP, model_over(setup)), run_length=run_length, **setup.seeds)
+
+
+@recipe(belief=None, quick=_NETWORK, race=_RACED_NETWORK, **_IN_BLOCKS)
+def opnn(
+    setup: Setup,
+    *,
+    hidden: int = 256,
+    depth: int = 3,
+    training_steps: int = 200,
+    regulariser: float = 0.01,
+    **options: Any,
+) -> Policy:
+    """OPNN: OPKB on the gradients of a ReLU network trained block by block (Hong et al. 2023, Algorithm 5).
+
+    ``hidden`` units in each of the ``depth`` - 1 hidden layers; ``training_steps`` of gradient descent per block;
+    ``regulariser``: lambda, the weight of m |W - W0|^2 / 2 in the loss (``NeuralFeatures``). Raises ValueError
+    for sizes below 1.
+    """
+    return _in_blocks(OPKB, setup, (hidden, depth, training_steps, regulariser), **options)
+
+
+@recipe(belief=None, quick=_NETWORK, race=_RACED_NETWORK, **_IN_BLOCKS)
+def ada_opnn(
+    setup: Setup,
+    *,
+    hidden: int = 256,
+    depth: int = 3,
+    training_steps: int = 200,
+    regulariser: float = 0.01,
+    **options: Any,
+) -> Policy:
+    """ADA-OPNN: OPNN with the replays, tests and restarts of ADA-OPKB (Hong et al. 2023, Algorithm 7).
+
+    ``hidden``, ``depth``, ``training_steps``, ``regulariser``: as for ``opnn``. Raises ValueError for sizes below 1.
+    """
+    return _in_blocks(AdaOPKB, setup, (hidden, depth, training_steps, regulariser), **options)
 
 
 @recipe(takes=(*RUN, "prior_mean", "form"), seeded=True, quick={"interval": 9}, race=OWN_WIDTH_AND_CONSTANT)

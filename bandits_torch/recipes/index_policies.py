@@ -7,6 +7,7 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -68,6 +69,7 @@ from bandits_torch.recipes.parts import (
     kernel_over_arms,
     memory_length,
     model_over,
+    norm_width,
     one_prior_mean,
     over_arms,
     policy_over,
@@ -111,32 +113,21 @@ def _gp_ucb(setup: Setup, delta: float, width: Any, rule: ForgettingRule | None 
     return policy_over(setup, model, UpperConfidenceBound, width=as_width(width) or theorem, forgetting=rule)
 
 
-@recipe(takes=GP, points=True)
-def igp_ucb(
-    setup: Setup,
-    *,
-    rkhs_bound: Number = 1.0,
-    noise_scale: Number | None = None,
-    delta: float = 0.1,
-    width_form: str = "theory",
-    width: Any = None,
-) -> Policy:
+@recipe(takes=GP, points=True, passes_to=norm_width)
+def igp_ucb(setup: Setup, *, width_form: str = "theory", **options: Any) -> Policy:
     """IGP-UCB with the realised information gain (Chowdhury & Gopalan 2017, Algorithm 1)."""
-    model = model_over(setup)
-    theorem = IGPWidth(rkhs_bound, noise_scale, delta, RealisedGain(), form=width_form)
-    return policy_over(setup, model, UpperConfidenceBound, width=as_width(width) or theorem)
+    model, theorem = model_over(setup), partial(IGPWidth, gain=RealisedGain(), form=width_form)
+    return policy_over(setup, model, UpperConfidenceBound, width=norm_width(theorem, **options))
 
 
-@recipe(takes=GP, points=True, seeded=True, race={"": {}, " w=1": {"width": 1.0}})
+@recipe(takes=GP, points=True, seeded=True, race={"": {}, " w=1": {"width": 1.0}}, passes_to=norm_width)
 def gp_ts(
     setup: Setup,
     *,
     rkhs_bound: Number = 1.0,
-    noise_scale: Number | None = None,
-    delta: float = 0.1,
     width_form: str = "theory",
-    width: Any = None,
     grid_until: int | None = None,
+    **options: Any,
 ) -> Policy:
     """GP-TS: play the best arm of a joint draw from GP(mu, v_t^2 k) (Chowdhury & Gopalan 2017, Algorithm 2).
 
@@ -153,11 +144,11 @@ def gp_ts(
     model = model_over(setup)
     if grid_until is not None:
         setup = replace(setup, search=_grid(setup, model, rkhs_bound, grid_until))
-    theorem = GPTSWidth(rkhs_bound, noise_scale, delta, RealisedGain(), form=width_form)
+    theorem = partial(GPTSWidth, gain=RealisedGain(), form=width_form)
     draw = ThompsonSampling if setup.domain is None else PathwisePointDraw
     if isinstance(model, OnlineGP):  # refuse a kernel without draws now, not at the first choice
         PathwisePointDraw(model, time=0.0, seeds=[0] * setup.replicates, features=2)
-    return policy_over(setup, model, draw, width=as_width(width) or theorem)
+    return policy_over(setup, model, draw, width=norm_width(theorem, rkhs_bound=rkhs_bound, **options))
 
 
 def _grid(setup: Setup, model: ArmGP | OnlineGP, rkhs_bound: Number, until: int) -> GridSearch:
@@ -211,17 +202,14 @@ def _improvement(
     return policy_over(setup, model_over(setup), Improvement(acquisition, margin), kind=kind)
 
 
-@recipe(takes=GP, points=True, quick={"interval": 7}, race=OWN_WIDTH_AND_CONSTANT)
+@recipe(takes=GP, points=True, quick={"interval": 7}, race=OWN_WIDTH_AND_CONSTANT, passes_to=norm_width)
 def r_gp_ucb(
     setup: Setup,
     *,
     horizon: int,
     interval: int | None = None,
     rkhs_variation_budget: Number | None = None,
-    rkhs_bound: Number = 1.0,
-    noise_scale: Number | None = None,
-    delta: float = 0.1,
-    width: Any = None,
+    **options: Any,
 ) -> Policy:
     """R-GP-UCB: IGP-UCB restarted every ``interval`` steps (Zhou & Shroff 2021, Algorithm 1).
 
@@ -233,22 +221,18 @@ def r_gp_ucb(
     if interval is None:
         interval = memory_length(model, horizon, rkhs_variation_budget, setup.domain)
     validation.positive_integer("interval", interval)
-    rule = PeriodicRestart(interval)
-    theorem = RestartWidth(None, rkhs_bound, noise_scale, delta, horizon=horizon)
-    return policy_over(setup, model, UpperConfidenceBound, width=as_width(width) or theorem, forgetting=rule)
+    rule, width = PeriodicRestart(interval), norm_width(partial(RestartWidth, horizon=horizon), **options)
+    return policy_over(setup, model, UpperConfidenceBound, width=width, forgetting=rule)
 
 
-@recipe(takes=GP, points=True, quick={"window": 9}, race=OWN_WIDTH_AND_CONSTANT)
+@recipe(takes=GP, points=True, quick={"window": 9}, race=OWN_WIDTH_AND_CONSTANT, passes_to=norm_width)
 def sw_gp_ucb(
     setup: Setup,
     *,
     horizon: int,
     window: int | str | Mapping[str, Any] | None = None,
     rkhs_variation_budget: Number | None = None,
-    rkhs_bound: Number = 1.0,
-    noise_scale: Number | None = None,
-    delta: float = 0.1,
-    width: Any = None,
+    **options: Any,
 ) -> Policy:
     """SW-GP-UCB: IGP-UCB on the last ``window`` observations (Zhou & Shroff 2021, Algorithm 2).
 
@@ -271,8 +255,8 @@ def sw_gp_ucb(
     else:
         rule = SlidingWindow(cast(int, window))
     candidates = len(rule.candidates) if isinstance(rule, LikelihoodWindow) else 1
-    theorem = SlidingWindowWidth(None, candidates * horizon, rkhs_bound, noise_scale, delta)
-    return policy_over(setup, model, UpperConfidenceBound, width=as_width(width) or theorem, forgetting=rule)
+    width = norm_width(partial(SlidingWindowWidth, horizon=candidates * horizon), **options)
+    return policy_over(setup, model, UpperConfidenceBound, width=width, forgetting=rule)
 
 
 @recipe(takes=GP, points=True, quick={"forgetting_rate": 0.1}, race=OWN_WIDTH_AND_CONSTANT)
@@ -379,14 +363,11 @@ def predictive_sampling(setup: Setup, *, forgetting_rate: float = 0.03, interval
     return policy_over(setup, model, PredictiveSampling(model, interval))
 
 
-@recipe(takes=(*_ARMS, "search"), points=True, quick=_SAFE, race={})
-def safe_gp_ucb(
+def _safe_parts(
     setup: Setup,
     *,
     constraints: Sequence[OutcomeConstraint] | None = None,
     least_reward: float | None = None,
-    safe_arms: Tensor | None = None,
-    safe_points: Tensor | None = None,
     trust: str = "start",
     when_empty: str = "likeliest",
     forgetting_rate: float = 0.03,
@@ -394,82 +375,9 @@ def safe_gp_ucb(
     guarantee: str = "run",
     width: Any = None,
     safety_width: Any = None,
-) -> Policy:
-    """Safe GP-UCB: the best upper bound in a safe set recomputed as its models drift (Li et al. 2024, TVSafeOpt's set).
-
-    Reward and outcomes are independent Gaussian processes that forget at ``forgetting_rate`` (0: no drift).
-
-    ``constraints``: the outcomes measured besides the reward, and their limits; ``least_reward``: a lower limit of the
-    reward. At least one of the two is required. ``safe_arms``: a mask (N,) or (S, N), the initial safe set; ``trust``,
-    ``when_empty``: see ``SafePolicy``. ``delta``: the probability of breaking a limit; ``guarantee``: in the whole
-    ``"run"``, or at each ``"step"`` (``PosteriorSafetyWidth``, valid for draws of the priors). ``safety_width``
-    replaces this width. ``width``: multiplies sigma in the upper bounds by which arms are chosen.
-
-    Over a ``Domain`` it is a ``SafePointPolicy``, with ``safe_points`` (k, d) or (S, k, d) instead of ``safe_arms``.
-    It uses only ``raw_samples`` and the rounding of ``search``, and drops stale observations (``StaleObservations``).
-
-    Raises ValueError without limits, for safe arms over a domain, safe points over arms, and a search with an initial
-    design (``initial``), whose points may be unsafe.
-    """
-    over_points = setup.domain is not None
-    wrong = ("safe_arms", safe_arms) if over_points else ("safe_points", safe_points)
-    expected = f"None: use {'safe_points' if over_points else 'safe_arms'} instead"
-    validation.require(wrong[1] is None, wrong[0], wrong[1], expected)
-    parts, rates = _limits_and_models(setup, constraints, least_reward, forgetting_rate)
-    parts |= _safe_widths(setup, parts, delta, guarantee, width, safety_width)
-    parts |= {"trust": trust, "when_empty": when_empty}
-    if setup.domain is None:
-        return SafePolicy(**parts, safe_arms=safe_arms)
-    search = setup.point_search or PointSearch(raw_samples=256)
-    expected, initial = "0: the first points must be safe", search.initial
-    validation.require(initial == 0, "search.initial", initial, expected)
-    return SafePointPolicy(
-        **parts,
-        domain=setup.domain,
-        safe_points=safe_points,
-        forgetting={name: StaleObservations(STALE) for name, rate in rates.items() if rate},
-        raw_samples=search.raw_samples,
-        search=search,
-        seed=setup.seed,
-    )
-
-
-@recipe(takes=_ARMS, quick=_SAFE, race={})
-def safe_opt(
-    setup: Setup,
-    *,
-    constraints: Sequence[OutcomeConstraint] | None = None,
-    least_reward: float | None = None,
-    safe_arms: Tensor | None = None,
-    trust: str = "start",
-    when_empty: str = "likeliest",
-    forgetting_rate: float = 0.03,
-    delta: float = 0.1,
-    guarantee: str = "run",
-    width: Any = None,
-    safety_width: Any = None,
-) -> Policy:
-    """SafeOpt without a Lipschitz constant: learns which arms are safe and which is best (Berkenkamp et al. 2016).
-
-    It plays the most uncertain arm among expanders and maximisers, so it never stops exploring; ``safe_gp_ucb`` has
-    less regret. ``constraints``, ``least_reward``, ``safe_arms``, ``trust``, ``when_empty``, ``delta``, ``guarantee``,
-    ``width`` and ``safety_width``: as for ``safe_gp_ucb``. With ``forgetting_rate`` 0 it is GP-SafeOpt; above 0 it has
-    the safe set of TVSafeOpt, without its Lipschitz constants.
-
-    Raises ValueError if there are no limits, and over a ``Domain``.
-    """
-    parts, _ = _limits_and_models(setup, constraints, least_reward, forgetting_rate)
-    parts |= _safe_widths(setup, parts, delta, guarantee, width, safety_width)
-    return SafePolicy(**parts, safe_arms=safe_arms, trust=trust, when_empty=when_empty, explore="safeopt")
-
-
-def _limits_and_models(
-    setup: Setup,
-    constraints: Sequence[OutcomeConstraint] | None,
-    least_reward: float | None,
-    forgetting_rate: float,
 ) -> tuple[dict[str, Any], dict[str, float]]:
-    """Models and limits as arguments of the policy, and the forgetting rates by name of reward and outcomes."""
+    """Arguments of the policy, and the forgetting rates by name of reward and outcomes. Widths that are not given are
+    those of the theorems."""
     given, expected = () if constraints is None else constraints, "a sequence of OutcomeConstraint"
     listed = isinstance(given, Sequence) and not isinstance(given, str)
     validation.require(listed, "constraints", constraints, expected)
@@ -492,92 +400,87 @@ def _limits_and_models(
         name: model_over(drifting(its, exponential_forgetting(rates[name])) if rates[name] else its)
         for name, its in setups.items()
     }
-    return {"model": models.pop("reward"), "outcomes": models, "limits": limits}, rates
-
-
-def _safe_widths(
-    setup: Setup, parts: dict[str, Any], delta: float, guarantee: str, width: Any, safety_width: Any
-) -> dict[str, Width]:
-    """``width`` and ``safety_width`` as given, or those of the theorems for None."""
+    model = models.pop("reward")
     if safety_width is not None and not isinstance(safety_width, Width):
         validation.non_negative("safety_width", safety_width)
-    finite = sum(math.isfinite(limit) for pair in parts["limits"].values() for limit in pair)
+    finite = sum(math.isfinite(limit) for pair in limits.values() for limit in pair)
     theorem = PosteriorSafetyWidth(finite, delta, guarantee)
-    used = as_width(width) or bayesian_width(setup, parts["model"], delta)
-    return {"width": used, "safety_width": as_width(safety_width) or theorem}
+    parts: dict[str, Any] = {"model": model, "outcomes": models, "limits": limits}
+    parts |= {"trust": trust, "when_empty": when_empty, "safety_width": as_width(safety_width) or theorem}
+    return parts | {"width": as_width(width) or bayesian_width(setup, model, delta)}, rates
 
 
-@recipe(takes=_MEAN, one_mean=True, contexts=True, quick={"window": 9}, race={})
-def cgp_ucb(
-    setup: Setup,
-    *,
-    context_dim: int = 0,
-    context_kernel: Kernel | None = None,
-    contexts: Tensor | None = None,
-    combine: str = "product",
-    num_contexts: int = 1,
-    window: int | None = None,
-    delta: float = 0.1,
-    width: float | Width | None = None,
+@recipe(takes=(*_ARMS, "search"), points=True, quick=_SAFE, race={}, passes_to=_safe_parts)
+def safe_gp_ucb(
+    setup: Setup, *, safe_arms: Tensor | None = None, safe_points: Tensor | None = None, **options: Any
 ) -> Policy:
-    """CGP-UCB: GP-UCB over pairs of arm and context, given each step's context (Krause & Ong 2011, Algorithm 1).
+    """Safe GP-UCB: the best upper bound in a safe set recomputed as its models drift (Li et al. 2024, TVSafeOpt's set).
 
-    ``choose`` and ``ask`` take an ``ArmContext`` of ``context_dim`` numbers. If arms are given as a number N, or with a
-    covariance matrix as kernel, their feature is their index. Without a context (``context_dim`` 0) it is GP-UCB.
+    Reward and outcomes are independent Gaussian processes that forget at ``forgetting_rate`` (0: no drift).
 
-    ``context_kernel``: over contexts; ``combine``: how it is combined with the arms' kernel (``arm_context_kernel``);
-    ``num_contexts``: the M of ``CGPUCBWidth``; ``window``: number of observations held, None for all. A window bounds
-    the cost of a step, O(n (n + N)) with n held, but the width's theorem does not cover it.
+    ``constraints``: the outcomes measured besides the reward, and their limits; ``least_reward``: a lower limit of the
+    reward. At least one of the two is required. ``safe_arms``: a mask (N,) or (S, N), the initial safe set; ``trust``,
+    ``when_empty``: see ``SafePolicy``. ``delta``: the probability of breaking a limit; ``guarantee``: in the whole
+    ``"run"``, or at each ``"step"`` (``PosteriorSafetyWidth``, valid for draws of the priors). ``safety_width``
+    replaces this width. ``width``: multiplies sigma in the upper bounds by which arms are chosen.
 
-    ``contexts``: (M, c), all contexts that can occur. The model is then an ``ArmGP`` over the N M pairs of arm and
-    context, with the same posterior and steps whose cost does not grow.
+    Over a ``Domain`` it is a ``SafePointPolicy``, with ``safe_points`` (k, d) or (S, k, d) instead of ``safe_arms``.
+    It uses only ``raw_samples`` and the rounding of ``search``, and drops stale observations (``StaleObservations``).
 
-    Raises ValueError for a ``context_kernel`` without contexts, or contexts without one, and a ``window`` below 1.
+    Raises ValueError without limits, for safe arms over a domain, safe points over arms, and a search with an initial
+    design (``initial``), whose points may be unsafe.
     """
-    return tv_cgp_ucb(
-        setup,
-        forgetting_rate=0.0,
-        context_dim=context_dim,
-        context_kernel=context_kernel,
-        contexts=contexts,
-        combine=combine,
-        num_contexts=num_contexts,
-        window=window,
-        delta=delta,
-        width=width,
+    over_points = setup.domain is not None
+    wrong = ("safe_arms", safe_arms) if over_points else ("safe_points", safe_points)
+    expected = f"None: use {'safe_points' if over_points else 'safe_arms'} instead"
+    validation.require(wrong[1] is None, wrong[0], wrong[1], expected)
+    parts, rates = _safe_parts(setup, **options)
+    if setup.domain is None:
+        return SafePolicy(**parts, safe_arms=safe_arms)
+    search = setup.point_search or PointSearch(raw_samples=256)
+    expected, initial = "0: the first points must be safe", search.initial
+    validation.require(initial == 0, "search.initial", initial, expected)
+    return SafePointPolicy(
+        **parts,
+        domain=setup.domain,
+        safe_points=safe_points,
+        forgetting={name: StaleObservations(STALE) for name, rate in rates.items() if rate},
+        raw_samples=search.raw_samples,
+        search=search,
+        seed=setup.seed,
     )
 
 
-@recipe(takes=_MEAN, one_mean=True, contexts=True, race={})
-def tv_cgp_ucb(
+@recipe(takes=_ARMS, quick=_SAFE, race={}, passes_to=_safe_parts)
+def safe_opt(setup: Setup, *, safe_arms: Tensor | None = None, **options: Any) -> Policy:
+    """SafeOpt without a Lipschitz constant: learns which arms are safe and which is best (Berkenkamp et al. 2016).
+
+    It plays the most uncertain arm among expanders and maximisers, so it never stops exploring; ``safe_gp_ucb`` has
+    less regret. ``constraints``, ``least_reward``, ``safe_arms``, ``trust``, ``when_empty``, ``delta``, ``guarantee``,
+    ``width`` and ``safety_width``: as for ``safe_gp_ucb``. With ``forgetting_rate`` 0 it is GP-SafeOpt; above 0 it has
+    the safe set of TVSafeOpt, without its Lipschitz constants.
+
+    Raises ValueError if there are no limits, and over a ``Domain``.
+    """
+    parts, _ = _safe_parts(setup, **options)
+    return SafePolicy(**parts, safe_arms=safe_arms, explore="safeopt")
+
+
+def _under_contexts(
     setup: Setup,
+    time_kernel: Kernel | None = None,
+    stale: float | None = STALE,
     *,
-    forgetting_rate: float = 0.03,
-    time_kernel: Kernel | str | None = None,
     context_dim: int = 0,
     context_kernel: Kernel | None = None,
     contexts: Tensor | None = None,
     combine: str = "product",
     num_contexts: int = 1,
-    stale: float | None = STALE,
     window: int | None = None,
     delta: float = 0.1,
     width: float | Width | None = None,
 ) -> Policy:
-    """CGP-UCB with drift: its kernel is multiplied by (1 - eps)^{|t - t'|/2} (after Bogunovic et al. 2016).
-
-    ``forgetting_rate``: eps; 0 gives ``cgp_ucb``. ``time_kernel``: another kernel over time, Markov or not, or its name
-    and number, as for ``tv_gp_ucb``.
-
-    ``stale``: exponential forgetting drops an observation once it can change no mean by more than this many prior
-    standard deviations (``StaleObservations``), so steps do not slow down; None keeps all. ``window``: the number
-    of observations held; ``stale`` then has no effect. ``context_dim``, ``context_kernel``, ``contexts``, ``combine``,
-    ``num_contexts``: as for ``cgp_ucb``. With ``contexts`` no observation counts as stale, and ``ArmGP`` must support
-    the kernel over time.
-
-    Raises ValueError as ``cgp_ucb`` and ``tv_gp_ucb`` do.
-    """
-    time_kernel = as_time_kernel(time_kernel, forgetting_rate)
+    """GP-UCB over pairs of arm and context, and over time."""
     drops = isinstance(time_kernel, ExponentialForgettingKernel) and window is None and contexts is None
     if stale is not None:
         validation.positive("stale", stale)
@@ -627,6 +530,50 @@ def tv_cgp_ucb(
         forgetting=rule,
         **setup.seeds,
     )
+
+
+@recipe(takes=_MEAN, one_mean=True, contexts=True, quick={"window": 9}, race={}, passes_to=_under_contexts)
+def cgp_ucb(setup: Setup, **options: Any) -> Policy:
+    """CGP-UCB: GP-UCB over pairs of arm and context, given each step's context (Krause & Ong 2011, Algorithm 1).
+
+    ``choose`` and ``ask`` take an ``ArmContext`` of ``context_dim`` numbers. If arms are given as a number N, or with a
+    covariance matrix as kernel, their feature is their index. Without a context (``context_dim`` 0) it is GP-UCB.
+
+    ``context_kernel``: over contexts; ``combine``: how it is combined with the arms' kernel (``arm_context_kernel``);
+    ``num_contexts``: the M of ``CGPUCBWidth``; ``window``: number of observations held, None for all. A window bounds
+    the cost of a step, O(n (n + N)) with n held, but the width's theorem does not cover it.
+
+    ``contexts``: (M, c), all contexts that can occur. The model is then an ``ArmGP`` over the N M pairs of arm and
+    context, with the same posterior and steps whose cost does not grow.
+
+    Raises ValueError for a ``context_kernel`` without contexts, or contexts without one, and a ``window`` below 1.
+    """
+    return _under_contexts(setup, **options)
+
+
+@recipe(takes=_MEAN, one_mean=True, contexts=True, race={}, passes_to=_under_contexts)
+def tv_cgp_ucb(
+    setup: Setup,
+    *,
+    forgetting_rate: float = 0.03,
+    time_kernel: Kernel | str | None = None,
+    stale: float | None = STALE,
+    **options: Any,
+) -> Policy:
+    """CGP-UCB with drift: its kernel is multiplied by (1 - eps)^{|t - t'|/2} (after Bogunovic et al. 2016).
+
+    ``forgetting_rate``: eps; 0 gives ``cgp_ucb``. ``time_kernel``: another kernel over time, Markov or not, or its name
+    and number, as for ``tv_gp_ucb``.
+
+    ``stale``: exponential forgetting drops an observation once it can change no mean by more than this many prior
+    standard deviations (``StaleObservations``), so steps do not slow down; None keeps all. ``window``: the number
+    of observations held; ``stale`` then has no effect. ``context_dim``, ``context_kernel``, ``contexts``, ``combine``,
+    ``num_contexts``: as for ``cgp_ucb``. With ``contexts`` no observation counts as stale, and ``ArmGP`` must support
+    the kernel over time.
+
+    Raises ValueError as ``cgp_ucb`` and ``tv_gp_ucb`` do.
+    """
+    return _under_contexts(setup, as_time_kernel(time_kernel, forgetting_rate), stale, **options)
 
 
 @recipe(takes=_MEAN, seeded=True, race=OWN_WIDTH_AND_CONSTANT)

@@ -284,6 +284,20 @@ def as_width(width: float | Width | None) -> Width | None:
     return width if width is None or isinstance(width, Width) else ConstantWidth(width)
 
 
+def norm_width(
+    theorem: Callable[..., Width],
+    *,
+    rkhs_bound: Number = 1.0,
+    noise_scale: Number | None = None,
+    delta: float = 0.1,
+    width: Any = None,
+) -> Width:
+    """``width`` as a ``Width``; None: that of the ``theorem``, for functions of bounded norm, with the other arguments,
+    which are checked in any case."""
+    own = theorem(rkhs_bound=rkhs_bound, noise_scale=noise_scale, delta=delta)
+    return as_width(width) or own
+
+
 def drifting(setup: Setup, time_kernel: Kernel) -> Setup:
     """The setup with its kernel times ``time_kernel``. Raises ValueError if the kernel has a time part already."""
     kernel = ArmCovarianceKernel(setup.kernel) if isinstance(setup.kernel, Tensor) else setup.kernel
