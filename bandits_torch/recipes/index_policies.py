@@ -576,21 +576,52 @@ def tv_cgp_ucb(
     return _under_contexts(setup, as_time_kernel(time_kernel, forgetting_rate), stale, **options)
 
 
-@recipe(takes=_MEAN, seeded=True, race=OWN_WIDTH_AND_CONSTANT)
-def bkb(
+def _sketched(
     setup: Setup,
+    growth: float | None,
+    dictionary: str,
+    bound_is_guess: bool,
+    batches: bool,
     *,
     horizon: int | None = None,
     preset: str = "practical",
     oversampling: float = 5.0,
-    growth: float | None = None,
-    dictionary: str = "redrawn",
     rkhs_bound: Number = 1.0,
-    bound_is_guess: bool = False,
     noise_scale: Number | None = None,
     delta: float = 0.1,
     width: float | Width | None = None,
     chunk_size: int | None = None,
+) -> tuple[SketchedGP, Width]:
+    """The model and the width. ``batches``: means are frozen until the variances may have fallen by ``growth``."""
+    theory, stretch = preset == "theory", 1.0
+    expected = "None or 1 with preset='theory', whose theorem draws at every step"
+    validation.require(batches or not theory or growth in (None, 1), "growth", growth, expected)
+    growth = (2.0 if dictionary == "kept" else 1.0) if growth is None else growth
+    validation.one_of("preset", preset, "theory", "practical")
+    validation.probability("delta", delta)
+    if horizon is not None:
+        validation.positive_integer("horizon", horizon)
+    if not theory:
+        sampling = LeverageSampling.practical(oversampling, growth, dictionary)
+    else:
+        delta = delta / 2
+        sampling = LeverageSampling.theory(horizon or 1, delta, dictionary=dictionary)
+    if theory and batches:
+        qbar, rise, stretch = growth * sampling.oversampling, growth * sampling.rise, growth
+        sampling = replace(sampling, oversampling=qbar, rise=rise, growth=growth)
+    model = SketchedGP(**over_arms(setup), sampling=sampling, chunk_size=chunk_size, **setup.seeds)
+    theorem = BKBWidth(rkhs_bound, noise_scale, delta, stretch=stretch, bound_is_guess=bound_is_guess)
+    return model, as_width(width) or theorem
+
+
+@recipe(takes=_MEAN, seeded=True, race=OWN_WIDTH_AND_CONSTANT, passes_to=_sketched)
+def bkb(
+    setup: Setup,
+    *,
+    growth: float | None = None,
+    dictionary: str = "redrawn",
+    bound_is_guess: bool = False,
+    **options: Any,
 ) -> Policy:
     """BKB: GP-UCB on a dictionary resampled by ridge leverage scores (Calandriello et al. 2019, Figure 1).
 
@@ -610,32 +641,13 @@ def bkb(
 
     Raises ValueError for any other ``preset`` or ``dictionary``, and a ``growth`` above 1 with ``preset="theory"``.
     """
-    fits = preset != "theory" or growth in (None, 1)
-    expected = "None or 1 with preset='theory', whose theorem draws at every step"
-    validation.require(fits, "growth", growth, expected)
-    growth = (2.0 if dictionary == "kept" else 1.0) if growth is None else growth
-    sampling = _sampling(preset, horizon, delta, oversampling, growth, dictionary)
-    model = SketchedGP(**over_arms(setup), sampling=sampling, chunk_size=chunk_size, **setup.seeds)
-    share = delta / 2 if preset == "theory" else delta
-    theorem = BKBWidth(rkhs_bound, noise_scale, share, bound_is_guess=bound_is_guess)
+    model, width = _sketched(setup, growth, dictionary, bound_is_guess, False, **options)
     index = UpperConfidenceBound if dictionary == "kept" else UniformFirst
-    return policy_over(setup, model, index, width=as_width(width) or theorem)
+    return policy_over(setup, model, index, width=width)
 
 
-@recipe(takes=_MEAN, seeded=True, race=OWN_WIDTH_AND_CONSTANT)
-def bbkb(
-    setup: Setup,
-    *,
-    horizon: int | None = None,
-    preset: str = "practical",
-    oversampling: float = 5.0,
-    growth: float = 5.0,
-    rkhs_bound: Number = 1.0,
-    noise_scale: Number | None = None,
-    delta: float = 0.1,
-    width: float | Width | None = None,
-    chunk_size: int | None = None,
-) -> Policy:
+@recipe(takes=_MEAN, seeded=True, race=OWN_WIDTH_AND_CONSTANT, passes_to=_sketched)
+def bbkb(setup: Setup, *, growth: float = 5.0, **options: Any) -> Policy:
     """Batch BKB: means frozen until the accumulated variance exceeds ``growth`` (Calandriello et al. 2020).
 
     ``preset="theory"`` multiplies the qbar of ``bkb`` by ``growth``, because a dictionary is used until variances may
@@ -644,30 +656,5 @@ def bbkb(
 
     Raises ValueError as ``bkb`` does, and unless ``growth`` >= 1.
     """
-    theory = preset == "theory"
-    sampling = _sampling(preset, horizon, delta, oversampling, growth)
-    if theory:
-        validation.require(growth >= 1, "growth", growth, "a number >= 1")
-        qbar, rise = growth * sampling.oversampling, growth * sampling.rise
-        sampling = replace(sampling, oversampling=qbar, rise=rise, growth=growth)
-    model = SketchedGP(**over_arms(setup), sampling=sampling, chunk_size=chunk_size, **setup.seeds)
-    share, stretch = (delta / 2, growth) if theory else (delta, 1.0)
-    theorem = BKBWidth(rkhs_bound, noise_scale, share, stretch=stretch)
-    return BatchBKB(model, as_width(width) or theorem)
-
-
-def _sampling(
-    preset: str,
-    horizon: int | None,
-    delta: float,
-    oversampling: float,
-    growth: float,
-    dictionary: str = "kept",
-) -> LeverageSampling:
-    validation.one_of("preset", preset, "theory", "practical")
-    validation.probability("delta", delta)
-    if horizon is not None:
-        validation.positive_integer("horizon", horizon)
-    if preset == "practical":
-        return LeverageSampling.practical(oversampling, growth, dictionary)
-    return LeverageSampling.theory(horizon or 1, delta / 2, dictionary=dictionary)
+    validation.at_least_one("growth", growth)
+    return BatchBKB(*_sketched(setup, growth, "kept", False, True, **options))

@@ -34,6 +34,7 @@ class SrinivasBayesianWidth(Width):
     """
 
     of_steps_alone = True
+    _events = 1  # the factor by which there are more events than N at each step
 
     def __init__(self, num_arms: int, delta: Parameter) -> None:
         self.num_arms = validation.positive_integer("num_arms", num_arms)
@@ -42,7 +43,7 @@ class SrinivasBayesianWidth(Width):
     def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
         noise = model.noise_variance
         t, delta = like(noise, step), like(noise, self.delta)
-        return root(noise, 2 * log(self.num_arms * math.pi**2 * t**2 / (6 * delta)))
+        return root(noise, 2 * log(self._events * self.num_arms * math.pi**2 * t**2 / (6 * delta)))
 
 
 class CGPUCBWidth(SrinivasBayesianWidth):
@@ -106,7 +107,7 @@ class SrinivasContinuousWidth(Width):
         return torch.sqrt(2 * torch.log(2 * math.pi**2 * t**2 / (3 * delta)) + 2 * d * points)
 
 
-class PriorEliminationFiniteWidth(Width):
+class PriorEliminationFiniteWidth(SrinivasBayesianWidth):
     """PE-GP-UCB on N arms: width_t = sqrt(2 ln(T N pi^2 t^2 / (3 delta))).
 
     Source: Ziomek et al. 2024, Theorem 4.1 (A); equals their beta_t^p. It is their Theorem 3.1 at delta_A = delta/2, so
@@ -123,13 +124,9 @@ class PriorEliminationFiniteWidth(Width):
     """
 
     def __init__(self, num_arms: int, horizon: int, delta: Parameter) -> None:
-        self.num_arms = validation.positive_integer("num_arms", num_arms)
+        super().__init__(num_arms, delta)
         self.horizon = validation.positive_integer("horizon", horizon)
-        self.delta = checked(validation.probability, "delta", delta)
-
-    def at(self, step: int | Tensor, model: OnlineModel) -> Tensor:
-        t, delta = clock(step, model), like(model.noise_variance, self.delta)
-        return torch.sqrt(2 * torch.log(self.horizon * self.num_arms * math.pi**2 * t**2 / (3 * delta)))
+        self._events = 2 * horizon
 
 
 class PriorEliminationContinuousWidth(SrinivasContinuousWidth):
