@@ -277,9 +277,8 @@ class Master(Policy):
         first_replicate: int = 0,
         device: torch.device | str = "cpu",
     ) -> None:
-        self.replicates = validation.positive_integer("replicates", replicates)
-        self.num_arms = validation.positive_integer("num_arms", num_arms)
         self._choices = Arms(num_arms, replicates)
+        self.num_arms, self.replicates = num_arms, replicates
         validation.function("base", base, "a function that makes a policy of all replicates")
         validation.function("rho", rho, "a function of the number of steps")
         validation.instance("thresholds", thresholds, MasterThresholds, "a MasterThresholds")

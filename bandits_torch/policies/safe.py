@@ -429,7 +429,6 @@ class SafePointPolicy(LimitedPolicy):
         search: PointSearch | None = None,
         seed: int = 0,
     ) -> None:
-        validation.instance("domain", domain, Domain, "a Domain")
         self.search = PointSearch() if search is None else search
         validation.instance("search", self.search, PointSearch, "a PointSearch")
         if forgetting is not None:

@@ -220,7 +220,6 @@ def r_gp_ucb(
     model = model_over(setup)
     if interval is None:
         interval = memory_length(model, horizon, rkhs_variation_budget, setup.domain)
-    validation.positive_integer("interval", interval)
     rule, width = PeriodicRestart(interval), norm_width(partial(RestartWidth, horizon=horizon), **options)
     return policy_over(setup, model, UpperConfidenceBound, width=width, forgetting=rule)
 
