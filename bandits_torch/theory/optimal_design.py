@@ -252,15 +252,15 @@ def _together(**shapes: torch.Size) -> torch.Size:
 
 def whitened(phi: Tensor, P: Tensor) -> tuple[Tensor, Tensor]:
     """V (..., p, N) with V^T V = phi S(P, 1)^{-1} phi^T, and log det S. O(N p^2)."""
-    S = (phi * P.unsqueeze(-1)).mT @ phi
-    S.diagonal(dim1=-2, dim2=-1).add_(1.0)
-    L = _factor(S)
+    L = _factor(phi, P)
     log_det = 2 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
     return torch.linalg.solve_triangular(L, phi.mT, upper=False), log_det
 
 
-def _factor(S: Tensor) -> Tensor:
+def _factor(phi: Tensor, P: Tensor) -> Tensor:
     """The Cholesky factor of S(P, 1). Raises ValueError if rounding makes it singular."""
+    S = (phi * P.unsqueeze(-1)).mT @ phi
+    S.diagonal(dim1=-2, dim2=-1).add_(1.0)
     L, failed = torch.linalg.cholesky_ex(S)
     if bool(failed.any()):
         least, ratio = torch.finfo(S.dtype).eps, 1 / float(S.diagonal(dim1=-2, dim2=-1).max())
@@ -388,9 +388,7 @@ def pairwise_frank_wolfe(phi: Tensor, g: Tensor, w: Tensor, allowed: Tensor, tol
     for step in range(_MOST_PAIRWISE_STEPS):
         fresh = small or step % _REFRESH_EVERY == 0
         if fresh:
-            S = (phi * P.unsqueeze(-1)).mT @ phi
-            S.diagonal(dim1=-2, dim2=-1).add_(1.0)
-            inverse = torch.cholesky_inverse(_factor(S))
+            inverse = torch.cholesky_inverse(_factor(phi, P))
             h = ((phi @ inverse) * phi).sum(-1)
         gradient = g - w * h
         to = gradient.masked_fill(~allowed, torch.inf).argmin(-1)
