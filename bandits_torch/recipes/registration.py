@@ -212,9 +212,9 @@ def recipe(
     keywords of that one, with their defaults, but for those that it has itself and those that a setup gives.
 
     The decorated function raises ValueError for arguments that the recipe does not take or lacks. The decorator raises
-    ValueError for a name that is taken, unless ``takes`` is a tuple of fields of a ``Setup``, and unless all parameters
-    after the setup are keywords alone, then ``**options`` if ``passes_to`` is given. The same function of the same
-    module may be defined again; the new one replaces the old.
+    ValueError for a name that is taken, a ``passes_to`` that cannot be called, unless ``takes`` is a tuple of fields of
+    a ``Setup``, and unless all parameters after the setup are keywords alone, then ``**options`` if ``passes_to`` is
+    given. The same function of the same module may be defined again; the new one replaces the old.
     """
 
     def register(function: Callable[..., Policy]) -> Callable[..., Policy]:
@@ -226,6 +226,7 @@ def recipe(
         keywords = parameters[1:]
         shown, expected = [*map(str, parameters)], "a setup, then keywords: (setup, *, ...)"
         if passes_to is not None:
+            validation.function("passes_to", passes_to, "a function or class with keywords")
             passes = bool(keywords) and keywords.pop().kind is inspect.Parameter.VAR_KEYWORD
             validation.require(
                 passes, f"parameters of {name}", shown, f"{expected}, and **options to pass on"

@@ -220,6 +220,8 @@ def test_a_recipe_takes_the_keywords_of_what_it_passes_its_options_to():
 def test_a_recipe_that_passes_options_on_is_a_function_of_a_setup_keywords_and_options(function):
     with pytest.raises(ValueError, match="parameters of <lambda> must be a setup, then keywords"):
         recipes.recipe(passes_to=passed)(function)
+    with pytest.raises(ValueError, match="passes_to must be a function or class with keywords, got 3"):
+        recipes.recipe(passes_to=3)(function)
 
 
 @pytest.mark.parametrize(
