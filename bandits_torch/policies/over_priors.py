@@ -418,8 +418,10 @@ class RegretBalancing(_TestedPriors):
         self._rewards.scatter_add_(-1, at, observation.reward.to(self._rewards).unsqueeze(-1))
         self._bounds.scatter_add_(-1, at, observation.why["bound"].unsqueeze(-1))
         self._plays.scatter_add_(-1, at, torch.ones_like(self._plays[:, :1]))
-        xi = self._xi()
-        self.surviving &= ~outdone(self._rewards, self._plays, self._reach(xi), xi, playing)
+        mean, xi = self._rewards / self._plays, self._xi()
+        best = (mean - torch.sqrt(xi / self._plays)).masked_fill(~playing, -torch.inf).amax(-1, keepdim=True)
+        all_followed = ((self._plays > 0) | ~playing).all(-1, keepdim=True)
+        self.surviving &= ~((mean + self._reach(xi) < best) & playing & all_followed)
 
     def _reach(self, xi: Tensor) -> Tensor:
         """How far a prior's mean reward may lie below the largest (mean reward - sqrt(xi / n)) in play, (S, P)."""
@@ -540,20 +542,6 @@ def _under_one(base: AcquisitionFunction, prior: Tensor) -> OverPriors:
     over = OptimisticOverPriors(base)
     over.surviving = torch.nn.functional.one_hot(prior, over.num_priors).bool()
     return over
-
-
-def outdone(rewards: Tensor, plays: Tensor, reach: Tensor, xi: float | Tensor, playing: Tensor) -> Tensor:
-    """Which members in play, ``playing`` (S, P), are outdone: their mean reward + ``reach`` is below the largest (mean
-    reward - sqrt(xi / n)) of a member in play. None is outdone before all members in play have been followed.
-
-    Args:
-        rewards, plays: (S, P), sums of rewards and n, how often each member was followed.
-        reach: (S, P); xi: a number, or (S, P).
-    """
-    mean = rewards / plays
-    best = (mean - torch.sqrt(xi / plays)).masked_fill(~playing, -torch.inf).amax(-1, keepdim=True)
-    all_played = ((plays > 0) | ~playing).all(-1, keepdim=True)
-    return (mean + reach < best) & playing & all_played
 
 
 class LearnedHyperparameters(WrappingPolicy):

@@ -310,7 +310,9 @@ class SafePolicy(LimitedPolicy):
             joint = [model.joint(time)[1].reshape(shape) for model in models]
             noise = [self._column(model.noise_variance) for model in models]
             expanding = expanders(safe, list(functions.values()), joint, noise)
-            played = played & (maximisers(played, mean, half) | expanding)
+            # Of a maximiser the upper bound is at least the best lower bound.
+            best = (mean - half).masked_fill(~played, -torch.inf).amax(-1, keepdim=True)
+            played = played & ((mean + half >= best) | expanding)
             # The widest bound of each arm, in prior standard deviations.
             deviations = [variance.sqrt() / self._scale["reward"]]
             deviations += [one.deviation / self._scale[name] for name, one in functions.items()]
@@ -364,12 +366,6 @@ def expanders(
                 bound = one.mean.unsqueeze(-2) + sign * (gain * half - width * left)
                 reached = reached & (sign * (bound - limit) >= 0)
     return safe & reached.any(-1)
-
-
-def maximisers(safe: Tensor, mean: Tensor, half: Tensor) -> Tensor:
-    """Safe arms whose upper bound ``mean + half`` is at least the best lower bound of a safe arm, (S, N) booleans."""
-    best = (mean - half).masked_fill(~safe, -torch.inf).amax(-1, keepdim=True)
-    return safe & (mean + half >= best)
 
 
 _KEPT = 32  # latest points played that a search tries again
