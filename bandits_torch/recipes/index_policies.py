@@ -592,7 +592,7 @@ def _sketched(
     chunk_size: int | None = None,
 ) -> tuple[SketchedGP, Width]:
     """The model and the width. ``batches``: means are frozen until the variances may have fallen by ``growth``."""
-    theory, stretch = preset == "theory", 1.0
+    theory = preset == "theory"
     expected = "None or 1 with preset='theory', whose theorem draws at every step"
     validation.require(batches or not theory or growth in (None, 1), "growth", growth, expected)
     growth = (2.0 if dictionary == "kept" else 1.0) if growth is None else growth
@@ -600,14 +600,15 @@ def _sketched(
     validation.probability("delta", delta)
     if horizon is not None:
         validation.positive_integer("horizon", horizon)
-    if not theory:
-        sampling = LeverageSampling.practical(oversampling, growth, dictionary)
-    else:
-        delta = delta / 2
+    if theory:
+        delta = delta / 2  # for the dictionary, and as much for the width
         sampling = LeverageSampling.theory(horizon or 1, delta, dictionary=dictionary)
+    else:
+        sampling = LeverageSampling.practical(oversampling, growth, dictionary)
+    stretch = 1.0
     if theory and batches:
-        qbar, rise, stretch = growth * sampling.oversampling, growth * sampling.rise, growth
-        sampling = replace(sampling, oversampling=qbar, rise=rise, growth=growth)
+        qbar, rise = growth * sampling.oversampling, growth * sampling.rise
+        sampling, stretch = replace(sampling, oversampling=qbar, rise=rise, growth=growth), growth
     model = SketchedGP(**over_arms(setup), sampling=sampling, chunk_size=chunk_size, **setup.seeds)
     theorem = BKBWidth(rkhs_bound, noise_scale, delta, stretch=stretch, bound_is_guess=bound_is_guess)
     return model, as_width(width) or theorem
