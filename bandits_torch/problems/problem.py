@@ -247,7 +247,7 @@ def available_rewards(expected: Tensor, available: Tensor | ArmContext | None) -
 Factory = TypeVar("Factory", bound=Callable[..., Problem])
 # Parameters that are no options: the arguments of ``make``, and those of classes that are not given by name.
 _NOT_OPTIONS = {
-    *("replicates", "horizon", "seed", "data"),
+    *("replicates", "horizon", "seed", "data", "path"),
     *("function", "table", "times", "arms", "history", "history_times"),
 }
 
@@ -262,6 +262,7 @@ class NamedProblem:
         stationary: whether its functions never change.
         random: whether they are drawn at random, from the seed and the replicate's number.
         quick: options that make the problem small, for tests.
+        passes_to: functions to which the factory passes ``**options`` on, unless it is a class with a base class.
     """
 
     name: str
@@ -269,16 +270,19 @@ class NamedProblem:
     stationary: bool = False
     random: bool = False
     quick: Mapping[str, Any] = field(default_factory=dict)
+    passes_to: tuple[Callable[..., Any], ...] = ()
 
     @property
     def parameters(self) -> dict[str, inspect.Parameter]:
-        """All its parameters, by name; those of the base class also, if it takes ``**options``."""
+        """All its parameters, by name; those of the base class or of ``passes_to`` also, if it takes ``**options``."""
         found: dict[str, inspect.Parameter] = {}
         for one in getattr(self.factory, "__mro__", (self.factory,)):
             own = inspect.signature(one).parameters.values()
             found |= {p.name: p for p in own if p.name not in found and p.kind is not p.VAR_KEYWORD}
             if all(p.kind is not p.VAR_KEYWORD for p in own):
                 break
+        for one in self.passes_to:
+            found |= {key: p for key, p in inspect.signature(one).parameters.items() if key not in found}
         return found
 
     @property

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -191,55 +192,24 @@ class Replay(Problem):
         return self._times[step - 1]
 
 
-@named("replay")
+@named("replay", passes_to=(read_table, Replay))
 def replay(
     data: str | Path,
     *,
-    rewards: Sequence[str] | str | None = None,
-    time_column: str | None = "auto",
-    ignore: Sequence[str] | str | None = None,
-    long: bool | str = False,
-    missing: str | float | Sequence[str | float] = "mask",
-    header: bool | None = None,
-    separator: str | None = None,
-    decimal: str | None = None,
-    encoding: str | None = None,
     warm_up: float = 0.2,
-    prior_mean: str | float = "arm",
-    noise_fraction: float | None = None,
-    forgetting_rate: float | None = None,
     cycles: str | float | Sequence[float] | None = FIND,
-    horizon: int | None = None,
-    replicates: int = 1,
+    **options: Any,
 ) -> Replay:
     """A table of your own rewards, from a CSV, Parquet or NPZ file.
 
     Args:
         data: the file.
-        rewards, time_column, ignore, long, missing, header, separator, decimal, encoding: as for ``read_table``.
-        warm_up, prior_mean, noise_fraction, forgetting_rate, cycles, horizon, replicates: as for ``Replay``.
+        warm_up, cycles: as for ``Replay``.
+        options: of ``read_table``: rewards, time_column, ignore, long, missing, header, separator, decimal, encoding; of
+            ``Replay``: prior_mean, noise_fraction, forgetting_rate, horizon, replicates.
     """
-    return Replay(
-        read_table(
-            data,
-            rewards,
-            time_column,
-            ignore=ignore,
-            long=long,
-            missing=missing,
-            header=header,
-            separator=separator,
-            decimal=decimal,
-            encoding=encoding,
-        ),
-        warm_up=warm_up,
-        prior_mean=prior_mean,
-        noise_fraction=noise_fraction,
-        forgetting_rate=forgetting_rate,
-        cycles=cycles,
-        horizon=horizon,
-        replicates=replicates,
-    )
+    reading = {name: options.pop(name) for name in signature(read_table).parameters if name in options}
+    return Replay(read_table(data, **reading), warm_up=warm_up, cycles=cycles, **options)
 
 
 def _split(
