@@ -43,11 +43,9 @@ class Names(Mapping[str, Entry]):
         self._entries, self._kind = entries, kind
 
     def __getitem__(self, name: str) -> Entry:
-        if name not in self._entries:
-            if name not in self:
-                raise KeyError(name)
-            self._entries[name] = _entry(self._kind, name)
-        return self._entries[name]
+        if name not in self:
+            raise KeyError(name)
+        return self._entries.get(name) or _entry(self._kind, name)
 
     def __contains__(self, name: object) -> bool:
         if name in self._entries:
@@ -55,8 +53,7 @@ class Names(Mapping[str, Entry]):
         return isinstance(name, str) and (":" in name or name in installed(self._kind))
 
     def __iter__(self) -> Iterator[str]:
-        listed = (name for name in self._entries if ":" not in name)
-        return iter(dict.fromkeys([*listed, *installed(self._kind)]))
+        return iter(dict.fromkeys([*self._entries, *installed(self._kind)]))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
