@@ -134,10 +134,9 @@ class Earned:
         best_arm: name and total of the single arm that earns most in hindsight, with random draws while it is not
             available. None: there are no arms, or replicates have different functions.
         attainable: total of the best arm of each step; for a table, estimated without the row's own noise.
-        bandwidth: with which a table was smoothed for ``attainable``; None for a simulation.
+        bandwidth: with which a table was smoothed for ``attainable``, in steps; None for a simulation.
         maximum: total of the largest reward of each step; for a table, noise included.
         ratio: whether percentages of rewards make sense: rewards of a table, none of them negative.
-        unit: unit of ``bandwidth``.
         freedom: degrees of freedom of the intervals: for a simulation, one less than replicates; None for a table.
     """
 
@@ -151,7 +150,6 @@ class Earned:
     bandwidth: float | None
     maximum: float
     ratio: bool
-    unit: str = "steps"
     freedom: int | None = None
 
     @property
@@ -194,14 +192,14 @@ class Earned:
         shares = {name: None if math.isnan(gain) else gain for name, gain in gains.items()}
         a_step = {name: total / self.steps for name, total in self.policies.items()}
         derived = {"bandwidth": self.bandwidth if finite else "infinite", "a_step": a_step, "gain": shares}
-        return asdict(self) | derived | {"smoothing": self.smoothing}
+        return asdict(self) | derived | {"smoothing": self.smoothing, "unit": "steps"}
 
     @property
     def smoothing(self) -> str | None:
         """How ``attainable`` was found; None for a simulation."""
         if self.bandwidth is None:
             return None
-        unit = self.unit.removesuffix("s") if self.bandwidth == 1 else self.unit
+        unit = "step" if self.bandwidth == 1 else "steps"
         weights = f"weights exp(-distance / {self.bandwidth:.3g} {unit})"
         if math.isinf(self.bandwidth):
             weights = "equal weights"

@@ -31,6 +31,7 @@ from bandits_torch.streams import ReplicateStreams
 
 _WARM_UP = 0.2
 _SHOWN = 6  # names listed in a summary
+_NORM_ROWS = 100  # past rows, at most, for the bound on the RKHS norm
 
 
 class Replay(Problem):
@@ -76,6 +77,7 @@ class Replay(Problem):
     """
 
     noise_is_added = True
+    fit: ForgettingFit | None
 
     def __init__(
         self,
@@ -102,36 +104,32 @@ class Replay(Problem):
         self.arm_names = table.arm_names
         if history is None and warm_up is None:
             warm_up = _WARM_UP
-        past, rewards, clock = _split(table, history, history_times, warm_up)
-        self._record = table
-        if history is not None:
-            times = None if table.times is None else torch.cat([cast(Tensor, past.times), table.times])
-            every = torch.cat([past.rewards, table.rewards])
-            self._record = replace(table, rewards=every, times=times)
+        self._record, past = _record_of(table, history, history_times, warm_up)
         self.arms = torch.arange(table.rewards.shape[1], dtype=torch.float64).unsqueeze(-1)
         if arms is not None:
             validation.of_shape("arms", validation.finite_tensor("arms", arms), (self.num_arms, "d"))
             self.arms = torch.cat([self.arms, arms.to(self.arms)], dim=-1)
-        before = cast(Tensor, past.times)
-        gap = torch.cat([before, clock]).diff().median()
-        past, clock = replace(past, times=(before - clock[0]) / gap + 1), (clock - clock[0]) / gap + 1
+        rows, times = self._record.rewards, self._record.times
+        times = torch.arange(len(rows), dtype=torch.float64) if times is None else times
+        gap = times.diff().median()
+        clock = (times - times[past]) / gap + 1
         self._step_length = "one row"
         if table.times is not None and not table.in_seconds:
             self._step_length = f"{float(gap):.6g} of the time's units (the median gap)"
         elif table.times is not None:  # in the largest unit up to the gap
             name, size = unit_of(float(gap))
             self._step_length = f"{counted(float(gap) / size, name)} (the median gap)"
-        self.history, self.history_times = past.rewards, past.times
-        known, self.fit = knowledge_from(past, warm_up, prior_mean, noise_fraction, forgetting_rate)
-        seen = past.rewards.numpy(), cast(Tensor, past.times).numpy()
-        self.knowledge = replace(known, cycles=fit_cycles(*seen, cycles))
+        self.history, self.history_times = rows[:past], clock[:past]
+        known = self._estimated(warm_up, prior_mean, noise_fraction, forgetting_rate)
+        self.knowledge = replace(known, cycles=fit_cycles(rows[:past].numpy(), clock[:past].numpy(), cycles))
+        rewards, clock = rows[past:], clock[past:]
         has_reward = ~torch.isnan(rewards).all(-1)
         steps = int(has_reward.sum())
         if horizon is not None:
             ok = 1 <= validation.positive_integer("horizon", horizon) <= steps
             validation.require(ok, "horizon", horizon, f"an integer in 1, ..., {steps}, the rows to play")
         # Tables that differ in any number have different digests.
-        parts = (past.rewards, rewards, clock)
+        parts = (self.history, rewards, clock)
         numbers = b"".join(part.cpu().contiguous().numpy().tobytes() for part in parts)
         self.digest = hashlib.sha256(numbers).hexdigest()[:16]
         self.horizon = steps if horizon is None else horizon
@@ -143,6 +141,67 @@ class Replay(Problem):
         self._notes = table.notes
         empty, beyond = len(has_reward) - steps, steps - self.horizon
         self._left_out = {"without any reward": empty, "left out by the horizon": beyond}
+
+    def _estimated(
+        self,
+        warm_up: float | None,
+        prior_mean: str | float,
+        noise_fraction: float | None,
+        forgetting_rate: float | None,
+    ) -> Knowledge:
+        """The prior knowledge from the history, without cycles. Sets ``fit``; None with a ``noise_fraction``.
+
+        ``warm_up``: None if the past rows were given as ``history``; error messages name the one or the other.
+
+        Raises ValueError for an arm with fewer than two rewards, rewards that never vary, and numbers out of range.
+        """
+        history, times = self.history, self.history_times
+        rewards = (~torch.isnan(history)).sum(0)
+        poor = [self.arm_names[n] for n in (rewards < 2).nonzero().squeeze(-1).tolist()]
+        name, rows = ("history", "a table") if warm_up is None else ("warm_up", "a share of the rows")
+        advice = "these have fewer; ignore= leaves columns out of a race"
+        validation.require(not poor, name, poor, f"{rows} with two rewards of every arm ({advice})")
+        if forgetting_rate is not None:
+            validation.below_one("forgetting_rate", forgetting_rate)
+        covariance = estimate_covariance(history)
+        given, varies = history if warm_up is None else warm_up, float(covariance.diagonal().mean()) > 0
+        validation.require(varies, name, given, f"{rows} with rewards that vary")
+        rate, self.fit = forgetting_rate, None
+        if noise_fraction is None:
+            binary = kind_of_values(history) == "0/1"
+            self.fit = fit = (fit_forgetting_of_shares if binary else fit_forgetting)(
+                history, times, covariance
+            )
+            covariance, noise_variance = fit.covariance, fit.noise_variance
+            rate = fit.forgetting_rate if rate is None else rate
+        else:
+            validation.probability("noise_fraction", noise_fraction)
+            noise_variance = noise_fraction * float(covariance.diagonal().mean())
+            covariance = without_noise(covariance, noise_variance)
+            if rate is None:
+                rate = fit_forgetting_rate(history, times, covariance, noise_variance)
+        mean: float | Tensor
+        if isinstance(prior_mean, str):
+            known = prior_mean in ("arm", "grand")
+            validation.require(known, "prior_mean", prior_mean, "'arm', 'grand' or a number")
+            mean = history.nanmean(0)
+            mean = mean if prior_mean == "arm" else float(mean.mean())
+        else:
+            mean = validation.finite_number("prior_mean", prior_mean)
+        centred = (history - mean)[~torch.isnan(history).all(-1)]
+        evenly = torch.linspace(0, len(centred) - 1, min(len(centred), _NORM_ROWS)).round().long()
+        picked, seen = centred[evenly], ~torch.isnan(centred[evenly])
+        complete = seen.all(-1)
+        norms = [regularised_norm(covariance, picked[complete], noise_variance)]
+        for row, has in zip(picked[~complete], seen[~complete], strict=True):
+            norms.append(regularised_norm(covariance[has][:, has], row[has], noise_variance).reshape(1))
+        return Knowledge(
+            kernel=ArmCovarianceKernel(covariance, active_dims=(0,)),
+            noise_variance=noise_variance,
+            prior_mean=mean,
+            rkhs_bound=float(torch.cat(norms).max()),
+            forgetting_rate=rate,
+        )
 
     def expected_rewards(self, step: int) -> Tensor:
         """The step's row, (replicates, N); NaN where a reward is missing."""
@@ -205,100 +264,33 @@ def replay(
     Args:
         data: the file.
         warm_up, cycles: as for ``Replay``.
-        options: of ``read_table``: rewards, time_column, ignore, long, missing, header, separator, decimal, encoding; of
-            ``Replay``: prior_mean, noise_fraction, forgetting_rate, horizon, replicates.
+        options: of ``read_table``: rewards, time_column, ignore, long, missing, header, separator, decimal, encoding;
+            of ``Replay``: prior_mean, noise_fraction, forgetting_rate, horizon, replicates.
     """
     reading = {name: options.pop(name) for name in signature(read_table).parameters if name in options}
     return Replay(read_table(data, **reading), warm_up=warm_up, cycles=cycles, **options)
 
 
-def _split(
+def _record_of(
     table: RewardTable, history: Tensor | None, history_times: Tensor | None, warm_up: float | None
-) -> tuple[RewardTable, Tensor, Tensor]:
-    """Past rows, and rewards and times of the rows to play; all times are in the table's unit."""
-    rewards, rows = table.rewards, len(table.rewards)
-    times = torch.arange(1, rows + 1, dtype=torch.float64) if table.times is None else table.times
+) -> tuple[RewardTable, int]:
+    """All rows, and how many of them, from the first on, are past."""
+    rewards, times = table.rewards, table.times
     if history is None:
         validation.require(history_times is None, "history_times", history_times, "None without history")
-        past = round(validation.probability("warm_up", cast(float, warm_up)) * rows)
-        validation.require(0 < past < rows, "table", rewards, "long enough for a warm_up and a row to play")
-        history, history_times, rewards, times = rewards[:past], times[:past], rewards[past:], times[past:]
-    else:
-        validation.require(warm_up is None, "warm_up", warm_up, "None when a history is given")
-        validation.of_shape("history", history, ("rows", rewards.shape[1]))
-        fits = (history_times is None) == (table.times is None)
-        validation.require(fits, "history_times", history_times, "given with times")
-        if history_times is None:
-            history_times = torch.arange(1 - len(history), 1, dtype=torch.float64)
+        past = round(validation.probability("warm_up", cast(float, warm_up)) * len(rewards))
+        enough = 0 < past < len(rewards)
+        validation.require(enough, "table", rewards, "long enough for a warm_up and a row to play")
+        return table, past
+    validation.require(warm_up is None, "warm_up", warm_up, "None when a history is given")
+    validation.of_shape("history", history, ("rows", rewards.shape[1]))
+    fits = (history_times is None) == (times is None)
+    validation.require(fits, "history_times", history_times, "given with times")
+    if history_times is not None:
         validation.tensor("history_times", history_times)
-    past_rows = RewardTable(history, history_times, table.arm_names)
-    early = bool(cast(Tensor, past_rows.times)[-1] < times[0])
-    validation.require(early, "history_times", history_times, "before the times")
-    return past_rows, rewards, times
-
-
-# --- what is known in advance ---
-
-_NORM_ROWS = 100  # past rows, at most, for the bound on the RKHS norm
-
-
-def knowledge_from(
-    past: RewardTable,
-    warm_up: float | None,
-    prior_mean: str | float,
-    noise_fraction: float | None,
-    forgetting_rate: float | None,
-) -> tuple[Knowledge, ForgettingFit | None]:
-    """The prior knowledge described under ``Replay``, and its fit; None with a ``noise_fraction``.
-
-    ``warm_up``: None if the past rows were given as ``history``; error messages name the one or the other.
-
-    Raises ValueError for an arm with fewer than two rewards, rewards that never vary, and numbers out of range.
-    """
-    history, times = past.rewards, past.times
-    assert times is not None
-    rewards = (~torch.isnan(history)).sum(0)
-    poor = [past.arm_names[n] for n in (rewards < 2).nonzero().squeeze(-1).tolist()]
-    name, rows = ("history", "a table") if warm_up is None else ("warm_up", "a share of the rows")
-    advice = "these have fewer; ignore= leaves columns out of a race"
-    validation.require(not poor, name, poor, f"{rows} with two rewards of every arm ({advice})")
-    if forgetting_rate is not None:
-        validation.below_one("forgetting_rate", forgetting_rate)
-    covariance, fit = estimate_covariance(history), None
-    given, varies = history if warm_up is None else warm_up, float(covariance.diagonal().mean()) > 0
-    validation.require(varies, name, given, f"{rows} with rewards that vary")
-    rate = forgetting_rate
-    if noise_fraction is None:
-        binary = kind_of_values(history) == "0/1"
-        fit = (fit_forgetting_of_shares if binary else fit_forgetting)(history, times, covariance)
-        covariance, noise_variance = fit.covariance, fit.noise_variance
-        rate = fit.forgetting_rate if rate is None else rate
-    else:
-        validation.probability("noise_fraction", noise_fraction)
-        noise_variance = noise_fraction * float(covariance.diagonal().mean())
-        covariance = without_noise(covariance, noise_variance)
-        if rate is None:
-            rate = fit_forgetting_rate(history, times, covariance, noise_variance)
-    mean: float | Tensor
-    if isinstance(prior_mean, str):
-        known = prior_mean in ("arm", "grand")
-        validation.require(known, "prior_mean", prior_mean, "'arm', 'grand' or a number")
-        mean = history.nanmean(0)
-        mean = mean if prior_mean == "arm" else float(mean.mean())
-    else:
-        mean = validation.finite_number("prior_mean", prior_mean)
-    centred = (history - mean)[~torch.isnan(history).all(-1)]
-    evenly = torch.linspace(0, len(centred) - 1, min(len(centred), _NORM_ROWS)).round().long()
-    picked, seen = centred[evenly], ~torch.isnan(centred[evenly])
-    complete = seen.all(-1)
-    norms = [regularised_norm(covariance, picked[complete], noise_variance)]
-    for row, has in zip(picked[~complete], seen[~complete], strict=True):
-        norms.append(regularised_norm(covariance[has][:, has], row[has], noise_variance).reshape(1))
-    knowledge = Knowledge(
-        kernel=ArmCovarianceKernel(covariance, active_dims=(0,)),
-        noise_variance=noise_variance,
-        prior_mean=mean,
-        rkhs_bound=float(torch.cat(norms).max()),
-        forgetting_rate=rate,
-    )
-    return knowledge, fit
+    before = RewardTable(history, history_times, table.arm_names)
+    if before.times is not None and times is not None:
+        early = bool(before.times[-1] < times[0])
+        validation.require(early, "history_times", history_times, "before the times")
+        times = torch.cat([before.times, times])
+    return replace(table, rewards=torch.cat([before.rewards, rewards]), times=times), len(history)
