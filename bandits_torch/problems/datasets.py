@@ -19,12 +19,11 @@ from bandits_torch import validation
 from bandits_torch.kernels.arms import estimate_covariance
 from bandits_torch.models.candidate_priors import CandidatePrior
 from bandits_torch.problems.forgetting_fit import fit_forgetting_rate, without_noise
-from bandits_torch.problems.problem import gaussian_noise, named
+from bandits_torch.problems.problem import Problem, named
 from bandits_torch.problems.replay import Replay
 from bandits_torch.problems.simulated import StationaryProblem, make_kernel, stationary_knowledge
 from bandits_torch.problems.table_files import Arrays, known_columns, read_arrays, read_frame
 from bandits_torch.problems.tables import RewardTable
-from bandits_torch.streams import ReplicateStreams
 
 _DAY = 86_400
 _HOUR = 3_600
@@ -268,6 +267,8 @@ class IntelTemperaturePriors(IntelTemperature):
         prior_mean, options: as for ``Replay``.
     """
 
+    noise = Problem.noise
+
     def __init__(
         self,
         data: str | Path,
@@ -307,10 +308,6 @@ class IntelTemperaturePriors(IntelTemperature):
             seen = ~torch.isnan(readings).all(-1)
             rate = fit_forgetting_rate(readings[seen], times[seen], covariance, noise_variance)
         return CandidatePrior(covariance, self.knowledge.prior_mean, rate, name=name)
-
-    def noise(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor:
-        """Normal noise (S,) of standard deviation ``noise_scale``."""
-        return gaussian_noise(self.noise_scale, streams)
 
 
 # --- regression data ---

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -301,7 +300,6 @@ def diagnose(table: RewardTable | Tensor) -> Diagnosis:
     if values != "none":
         random, means = _at_random_and_alone(rewards)
         best_arm = (table.arm_names[means.argmax()], float(means.max()))
-    fixed, moving, between, bandwidth = _gain(rewards[-_ROWS:], times[-_ROWS:])
     return Diagnosis(
         rows=T,
         arms=N,
@@ -323,10 +321,7 @@ def diagnose(table: RewardTable | Tensor) -> Diagnosis:
         jump_arms=tuple(tuple(table.arm_names[n] for n in one.arms) for one in jumps or ()),
         random=random,
         best_arm=best_arm,
-        best_fixed=fixed,
-        best_moving=moving,
-        moving_interval=between,
-        bandwidth=bandwidth,
+        **_gain(rewards[-_ROWS:], times[-_ROWS:]),
     )
 
 
@@ -350,9 +345,8 @@ def _without_cycles(
 
     def waves(length: float) -> np.ndarray:
         orders = [k for k in range(1, _HARMONICS + 1) if length / k >= _SHORTEST * gap]
-        turn = np.exp((2j * np.pi / length) * (times - times[0]))
-        turns = itertools.accumulate([turn] * len(orders), np.multiply)  # of each harmonic
-        return np.array([wave for one in turns for wave in (one.imag, one.real)]).reshape(-1, len(times))
+        turns = np.exp((2j * np.pi / length) * np.outer(orders, times - times[0]))
+        return np.concatenate([turns.imag, turns.real])
 
     common = np.concatenate([np.ones((1, len(times))), *(waves(one.length) for one in periods)])
     rows, plain, fitted = _sampled(len(times)), rewards.copy("K"), 0
@@ -484,19 +478,21 @@ def _change_together(rewards: np.ndarray, g: np.random.Generator) -> bool:
     return bool((clearest[1:] < clearest[0]).all())
 
 
-def _gain(
-    rewards: np.ndarray, times: np.ndarray
-) -> tuple[float | None, float | None, tuple[float, float] | None, float | None]:
+def _gain(rewards: np.ndarray, times: np.ndarray) -> dict[str, Any]:
     """``best_fixed``, ``best_moving``, ``moving_interval`` and ``bandwidth`` of a ``Diagnosis``."""
     seen = ~np.isnan(rewards).all(1)
     rewards, times = rewards[seen], times[seen]
     if len(rewards) < _FEWEST:
-        return (None,) * 4
+        return dict.fromkeys(("best_fixed", "best_moving", "moving_interval", "bandwidth"))
     worth, arm, bandwidth = best_smoothed(rewards, times)
     filled = np.where(np.isnan(rewards), np.nanmean(rewards, 1, keepdims=True), rewards)
     fixed = filled[:, filled.sum(0).argmax()]
     more = filled[np.arange(len(rewards)), arm] - fixed  # rewards that did not enter the choice of their arm
     blocks = np.array([block.mean() for block in np.array_split(more, _BLOCKS)])
     half = float(stats.t.ppf(0.95, _BLOCKS - 1) * blocks.std(ddof=1)) / _BLOCKS**0.5
-    interval = (float(more.mean()) - half, float(more.mean()) + half)
-    return float(fixed.mean()), float(worth.mean()), interval, bandwidth if np.isfinite(bandwidth) else None
+    return {
+        "best_fixed": float(fixed.mean()),
+        "best_moving": float(worth.mean()),
+        "moving_interval": (float(more.mean()) - half, float(more.mean()) + half),
+        "bandwidth": bandwidth if np.isfinite(bandwidth) else None,
+    }

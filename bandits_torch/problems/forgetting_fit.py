@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+from scipy.special import wrightomega
 from torch import Tensor
 
 from bandits_torch import validation
@@ -284,11 +285,9 @@ class _Arms:
     def concentrated(self, places: Tensor) -> tuple[Tensor, Tensor]:
         """Penalised likelihood (G,) at places (G, 2), each with its best factor, and the logs of the factors."""
         form, log_det = self.evidence(places)
-        k = (form / self.count).log()
-        for _ in range(_STEPS):  # Newton on the concave function of the log factor
-            quadratic = self.weight * form * (-k).exp() / 2
-            slope = quadratic - self.weight * self.count / 2 - k / _FACTOR_SPREAD**2
-            k = k + slope / (quadratic + 1 / _FACTOR_SPREAD**2)
+        half = self.weight * _FACTOR_SPREAD**2 / 2
+        a, b = half * form, half * self.count
+        k = torch.from_numpy(wrightomega((a.log() + b).numpy())) - b  # where a exp(-k) = b + k
         return self.penalised(form, log_det, k), k
 
     def climb(self) -> Tensor:

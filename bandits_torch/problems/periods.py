@@ -262,15 +262,10 @@ class Record:
 
 
 class Waves:
-    """Cosines and sines at evenly spaced frequencies (K,), at the times of a record (T,)."""
+    """Cosines and sines at some frequencies (K,), at the times of a record (T,)."""
 
     def __init__(self, times: np.ndarray, frequency: np.ndarray) -> None:
-        step = (frequency[-1] - frequency[0]) / max(1, len(frequency) - 1)
-        # e^{i w t}: each row is the one before, turned by the frequency step
-        turn = np.empty((len(frequency), len(times)), dtype=complex)
-        turn[0], once = np.exp(2j * np.pi * frequency[0] * times), np.exp(2j * np.pi * step * times)
-        for k in range(1, len(turn)):
-            np.multiply(turn[k - 1], once, out=turn[k])
+        turn = np.exp(2j * np.pi * np.outer(frequency, times))
         self.c, self.s = turn.real.copy(), turn.imag.copy()
         square = np.einsum("kt,kt->k", turn, turn)  # the sums of c^2 - s^2 and 2 c s
         self.cc, self.ss = (len(times) + square.real) / 2, (len(times) - square.real) / 2

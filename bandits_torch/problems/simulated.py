@@ -454,9 +454,10 @@ class Hills(StationaryProblem):
         bumps = torch.exp(-((arms - tops) ** 2) / (2 * hill_width**2))  # N x hills
         heights = torch.full((11, 10), float(short), dtype=arms.dtype)  # of hill h in prior n
         heights[1:].fill_diagonal_(float(tall))
+        means = heights @ bumps.mT
         priors = [
             CandidatePrior(kernel, mean, name=f"hill {n} tall" if n else "no hill tall")
-            for n, mean in enumerate(heights @ bumps.mT)
+            for n, mean in enumerate(means)
         ]
         K, streams = covariance(kernel, arms), problem_streams(seed, replicates, first_replicate)
         draws = gp_draws(covariance_root(K), streams.normal(num_arms))
@@ -464,7 +465,7 @@ class Hills(StationaryProblem):
         super().__init__(arms, draws + self.true_prior.mean, noise_scale)
         self._outside = (arms.squeeze(-1) - tops[true_prior - 1]).abs() > excluded + _ROUNDING
         validation.require(bool(self._outside.any()), "excluded", excluded, "small enough to leave an arm")
-        average = torch.stack([torch.as_tensor(prior.mean) for prior in priors]).mean(0)
+        average = means.mean(0)
         ridge = max(noise_scale**2, SMALLEST_RIDGE)
         # One replicate at a time: with so small a ridge, a batch gives visibly other norms by rounding.
         norm = torch.cat([regularised_norm(K, one, ridge) for one in (self.functions - average).split(1)])
