@@ -217,10 +217,6 @@ def read_log(
     Raises ValueError for a file that cannot be read, a column that is missing or not recognised, an empty cell in a
     column that is read, and whatever ``Log`` refuses.
     """
-    validation.instance("path", path, (str, Path), "the path of a file")
-    kinds = (*TEXT, ".parquet")
-    right = Path(path).suffix.lower() in kinds
-    validation.require(right, "path", str(path), f"a file ending in {', '.join(kinds)}")
     columns = {"arm": arm, "reward": reward, "propensity": propensity, "available": available}
     for name, column in {**columns, "time": time}.items():
         validation.instance(name, column, (str, type(None)), "the name of a column, or None")
@@ -232,7 +228,8 @@ def read_log(
     listed = arm_names is None or (isinstance(arm_names, Iterable) and not isinstance(arm_names, str))
     validation.require(listed, "arm_names", arm_names, "a list of names, or None")
     as_text = {*_ARM, *_AVAILABLE} | {name.lower() for name in (arm, available) if name}
-    frame, _, mark = read_frame(path, (), as_text, separator=separator, encoding=encoding, decimal=decimal)
+    reading: Any = {"separator": separator, "encoding": encoding, "decimal": decimal}
+    frame, _, mark = read_frame(path, (), as_text, kinds=(*TEXT, ".parquet"), **reading)
     return _log_of(frame, mark, time or time_column, columns, [*contexts], arm_names)
 
 

@@ -13,7 +13,7 @@ import io
 import itertools
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from numbers import Real
@@ -322,6 +322,7 @@ def read_frame(
     as_text: Collection[str] = (),
     time_column: str | None = "auto",
     *,
+    kinds: Sequence[str] = (*TEXT, ".parquet", ".npz"),
     header: bool | None = None,
     separator: str | None = None,
     decimal: str | None = None,
@@ -329,7 +330,7 @@ def read_frame(
 ) -> tuple[pd.DataFrame, str | None, str]:
     """The columns of a file, ``time_column`` (the one found, for "auto" and NPZ), and the decimal mark.
 
-    Args: as for ``read_table``; ``as_text``: names of columns, in lower case, that stay text.
+    Args: as for ``read_table``; ``as_text``: names of columns, in lower case, that stay text; ``kinds``: suffixes.
 
     Raises ValueError for a file that cannot be read.
     """
@@ -343,7 +344,6 @@ def read_frame(
     validation.instance("path", path, (str, Path), "the path of a file")
     file = Path(path)
     suffix = file.suffix.lower()
-    kinds = (*TEXT, ".parquet", ".npz")
     packed = " (unpack it, or save it as CSV)" if suffix in _PACKED else ""
     validation.require(suffix in kinds, "path", str(path), f"a file ending in {', '.join(kinds)}{packed}")
     validation.require(file.is_file(), "path", str(path), "an existing file")

@@ -25,6 +25,7 @@ from bandits_torch.naming import counted, some, unknown_name
 from bandits_torch.problems.table_files import (
     LATEST_YEAR,
     MISSING,
+    Times,
     empty_row,
     find_time,
     is_missing,
@@ -478,24 +479,24 @@ def _wide_table(
     validation.require("" not in names, "rewards", names, "named columns; give the one without a name a name")
     expected = "at least two columns, one per arm (separator= names the character between cells)"
     validation.require(len(names) >= 2, "rewards", names, expected)
-    clock = None if time is None else read_times(time, frame[time], mark)
+    clock = Times(np.arange(len(frame)), "rows") if time is None else read_times(time, frame[time], mark)
     rewards = missing.in_numbers(_rewards(names, frame, mark))
     if asked is None and time_column is not None:
         refuse_counters(names, rewards, time, asked_for=time_column != "auto")
-        refuse_calendar(names, rewards, clock.values if clock is not None and clock.dated else None)
+        refuse_calendar(names, rewards, clock.values if clock.dated else None)
         refuse_names_of_arms(names, rewards)
         refuse_settings(names)
     source = "" if time is None else "the index, " if time == "" else f"{time!r}, "
     nothing = [name for name, none in zip(names, np.isnan(rewards).all(0), strict=True) if none]
     of_nothing = f"without any reward: {some(nothing, 3)}; ignore={','.join(nothing)} leaves them out"
-    unit = "rows" if clock is None else clock.unit
-    notes = [f"times: {source}{unit}", *notes, *suspects(names, rewards), *([of_nothing] if nothing else [])]
-    moments = None if clock is None else torch.from_numpy(clock.values)
-    kind = (False, False) if clock is None else (clock.in_seconds, clock.dated)
+    notes = [f"times: {source}{clock.unit}", *notes, *suspects(names, rewards)]
+    notes += [of_nothing] if nothing else []
+    moments = None if time is None else torch.from_numpy(clock.values)
+    about = tuple(names), tuple(notes), clock.in_seconds, clock.dated
     try:
-        return RewardTable(torch.from_numpy(rewards), moments, tuple(names), tuple(notes), *kind)
+        return RewardTable(torch.from_numpy(rewards), moments, *about)
     except ValueError as error:
-        if "times must increase" in str(error) and clock is not None:
+        if "times must increase" in str(error):
             offset = "write local times with their offset"
             advice = "time_column= names another" + (f", or {offset}" if clock.dated else "")
             if (np.diff(clock.values) < 0).any():
