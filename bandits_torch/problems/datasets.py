@@ -359,7 +359,7 @@ class RegressionTable(StationaryProblem):
 
 def _read_regression(path: Path, target: str | None) -> tuple[np.ndarray, np.ndarray]:
     """Features (N, d) and target (N,) in float64."""
-    if path.suffix == ".npz":
+    if path.suffix.lower() == ".npz":
         arrays = read_arrays("data", path, {"X", "y"})
         validation.require({"X", "y"} <= set(arrays), "data", str(path), "an NPZ with arrays 'X' and 'y'")
         numeric = all(arrays[name].dtype.kind in "fiub" for name in "Xy")

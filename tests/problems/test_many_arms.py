@@ -40,7 +40,7 @@ def table():
     )
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npz"])
+@pytest.mark.parametrize("suffix", [".csv", ".parquet", ".npz", ".NPZ"])
 def test_rows_of_a_table_become_arms(tmp_path, table, suffix):
     path = tmp_path / f"table{suffix}"
     if suffix == ".csv":
@@ -48,7 +48,8 @@ def test_rows_of_a_table_become_arms(tmp_path, table, suffix):
     elif suffix == ".parquet":
         table.to_parquet(path)
     else:
-        np.savez(path, X=table[["a", "b", "c"]].to_numpy(), y=table["y"].to_numpy())
+        with path.open("wb") as file:  # NumPy adds .npz to other names
+            np.savez(file, X=table[["a", "b", "c"]].to_numpy(), y=table["y"].to_numpy())
     problem = problems.make("regression-table", data=path, replicates=2)
     assert problem.arms.shape == (40, 3)
     rewards = problem.expected_rewards(1)
