@@ -290,12 +290,12 @@ def _regression(log: Log, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 def _fixed(probabilities: Tensor, can: np.ndarray, log: Log, first: int) -> np.ndarray:
     """Given probabilities renormalised over the available arms of each row, for rows from ``first`` onwards: (n, N)."""
-    validation.finite_tensor("policy", probabilities)
+    probabilities = validation.finite_tensor("policy", validation.real("policy", probabilities))
     N, rows = log.num_arms, len(log.arms)
     validation.of_shape("policy", probabilities, (N,), (rows, N), note=", probabilities")
     ok = bool((probabilities >= 0).all()) and bool(((probabilities.sum(-1) - 1).abs() < 1e-6).all())
     validation.require(ok, "policy", probabilities, "probabilities that add up to 1")
-    pi = probabilities.double().numpy()
+    pi = probabilities.numpy()
     pi = (pi[first:] if pi.ndim == 2 else pi) * can
     total = pi.sum(1, keepdims=True)
     none = int((total == 0).sum())

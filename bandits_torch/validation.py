@@ -104,6 +104,12 @@ def tensor(name: str, value: Any) -> Tensor:
     return value
 
 
+def real(name: str, value: Any) -> Tensor:
+    """A tensor of real numbers, in float64 on the CPU, without a gradient."""
+    require(not tensor(name, value).is_complex(), name, value, "real numbers")
+    return value.detach().to("cpu", torch.float64)
+
+
 def numbers(name: str, value: Any, like: Tensor) -> Tensor:
     """A number or a non-empty tensor of numbers, as a detached tensor of the dtype and device of ``like``."""
     ok = (isinstance(value, Tensor) and value.numel() > 0) or is_number(value)

@@ -248,12 +248,21 @@ def test_a_log_stays_as_it_is_when_its_callers_tensors_change():
     assert all(torch.equal(getattr(log, name), value) for name, value in kept.items())
 
 
+def test_rewards_and_probabilities_may_come_with_a_gradient():
+    log, _ = drawn(1, skewed=True)
+    learned = replace(log, rewards=log.rewards.clone().requires_grad_())
+    probabilities = torch.softmax(torch.arange(4.0).double().requires_grad_(), 0)
+    assert value(learned, probabilities) == value(log, probabilities.detach())
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
         ({"available": torch.tensor([[True, True], [True, False]])}, "available must be True for its arm"),
         ({"contexts": torch.tensor([[0.0], [2.0]]), "context_names": ("x", "y")}, r"contexts must .*0 to 1"),
         ({"contexts": torch.ones(2, 1), "context_names": ("x", "x")}, "context_names must be different"),
+        ({"contexts": torch.ones(2, 1) + 0j}, "contexts must be real numbers"),
+        ({"rewards": torch.ones(2) + 0j}, "rewards must be real numbers"),
     ],
 )
 def test_a_log_that_cannot_be_is_refused(wrong, said):
@@ -276,6 +285,7 @@ def test_a_log_that_cannot_be_is_refused(wrong, said):
         ({"window": 3}, "options must be none for a fixed policy"),
         ({"policy": [0.25] * 4}, "policy must be a recipe's name, a Policy or a tensor, got"),
         ({"policy": torch.tensor([0.5, 0.1, 0.1, 0.1])}, "policy must be probabilities that add up to 1"),
+        ({"policy": one(0) + 0j}, "policy must be real numbers"),
         ({"policy": recipes.ucb1(4, replicates=2)}, "policy.replicates must be 1"),
         ({"policy": recipes.ucb1(3)}, "policy.num_arms must be 4"),
     ],

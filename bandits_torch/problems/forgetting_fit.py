@@ -19,9 +19,13 @@ _COARSE, _FINE = 17, 9  # rates tried
 _LOG_TWO_PI = math.log(2 * math.pi)
 
 
-def _check_record(table: Tensor, times: Tensor, covariance: Tensor) -> None:
-    """Raises ValueError unless these are rewards (T, N), their times (T,) and their arms' covariance (N, N)."""
-    validation.tensor("table", table)
+def _record(table: Tensor, times: Tensor, covariance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Rewards (T, N), their times (T,) and their arms' covariance (N, N), in float64 on the CPU. Raises ValueError for
+    anything else."""
+    table, times, covariance = (
+        validation.real(name, value)
+        for name, value in (("table", table), ("times", times), ("covariance", covariance))
+    )
     validation.shape_is("table", table, table.dim() == 2 and len(table) >= 2, "(T, N) with T >= 2")
     T, N = table.shape
     validation.require(not bool(torch.isinf(table).any()), "table", table, "free of infinities")
@@ -29,6 +33,7 @@ def _check_record(table: Tensor, times: Tensor, covariance: Tensor) -> None:
     validation.of_shape("times", times, (T,), note=", a time for each row of table")
     validation.require(bool((times.diff() > 0).all()), "times", times, "increasing")
     validation.of_shape("covariance", covariance, (N, N))
+    return table, times, ArmCovarianceKernel(covariance).covariance
 
 
 def fit_forgetting_rate(
@@ -43,7 +48,7 @@ def fit_forgetting_rate(
     """The maximum likelihood estimate of the rate eps of f ~ GP(0, C (1 - eps)^{|t - t'|/2}), observed with noise.
 
     Args:
-        table: (T, N) rewards, NaN where missing. Each arm is centred by its own mean.
+        table: (T, N) rewards, NaN where missing; converted to float64 on the CPU. Each arm is centred by its own mean.
         times: (T,) increasing; eps is per unit of these.
         covariance: C, (N, N), positive semi-definite.
         noise_variance: lambda > 0.
@@ -59,14 +64,13 @@ def fit_forgetting_rate(
 
     Cost: O(26 T N^3) with T and N as limited.
     """
-    _check_record(table, times, covariance)
+    table, times, covariance = _record(table, times, covariance)
     N = len(covariance)
-    covariance = ArmCovarianceKernel(covariance).covariance
     validation.positive("noise_variance", noise_variance)
     validation.positive_integer("max_rows", max_rows)
     validation.positive_integer("max_arms", max_arms)
     centred = table - table.nanmean(0)
-    kept = torch.linspace(0, N - 1, min(N, max_arms), device=table.device).round().long()
+    kept = torch.linspace(0, N - 1, min(N, max_arms)).round().long()
     centred, times = centred[-max_rows:, kept], times[-max_rows:]
     covariance = covariance[kept][:, kept]
 
@@ -179,7 +183,8 @@ def fit_forgetting(table: Tensor, times: Tensor, covariance: Tensor) -> Forgetti
     92 records of one memory (400 rows), where the estimate was two to three times the rate.
 
     Args:
-        table: (T, N) rewards, NaN where missing; of a longer table only the last 1000 rows are used.
+        table: (T, N) rewards, NaN where missing, converted to float64 on the CPU; of a longer table only the last 1000
+            rows are used.
         times: (T,) increasing; eps is per unit of these.
         covariance: (N, N) of the rewards, noise included, as ``estimate_covariance`` gives it.
 
@@ -214,10 +219,9 @@ def _fitted(
     table: Tensor, times: Tensor, covariance: Tensor, both: Tensor | float = 1.0, usual: float = 1.0
 ) -> ForgettingFit:
     """The fit, its covariance times ``both`` and its noise variance times ``usual``."""
-    _check_record(table, times, covariance)
-    covariance = ArmCovarianceKernel(covariance).covariance.double()
+    table, times, covariance = _record(table, times, covariance)
     validation.require(float(covariance.diagonal().mean()) > 0, "covariance", covariance, "not 0")
-    rows, times = table[-_MOST_ROWS:].double(), times[-_MOST_ROWS:]
+    rows, times = table[-_MOST_ROWS:], times[-_MOST_ROWS:]
     variance = float(covariance.diagonal().mean())
     unit = covariance / variance
     seen = (~torch.isnan(rows)).sum(0) >= 2

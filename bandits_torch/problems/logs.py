@@ -37,17 +37,17 @@ _AVAILABLE = ("available", "available_arms", "arms_available", "eligible")
 @validation.names_arguments
 @dataclass(frozen=True)
 class Log:
-    """A log of past choices: one row per pull. It copies the tensors that it is given.
+    """A log of past choices: one row per pull. It copies the tensors that it is given to the CPU.
 
     Attributes:
-        times: (n,) float64, never decreasing.
+        times: (n,), never decreasing; like all real numbers here, converted to float64.
         arms: (n,) integers 0, ..., N - 1: the arm pulled.
-        rewards: (n,) float64: its reward.
+        rewards: (n,): its reward.
         arm_names: N >= 2 different names; default "0", "1", ... up to the largest index in ``arms``.
         propensity: (n,) in (0, 1]: the probability with which the pulled arm was drawn; None: not known.
         available: (n, N) booleans: which arms could be pulled; None: all, always.
         notes: what ``read_log`` noted about the file, one line each.
-        contexts: (n, c) float64, the context of each pull; None: no contexts.
+        contexts: (n, c), the context of each pull; None: no contexts.
         context_names: if each context is one of M, their names; ``contexts`` is then (n, 1), with numbers 0 to M - 1.
         dated: whether times are dates, in seconds since 1970.
         zoned: whether these dates have a time zone, and so count in UTC; None: not known.
@@ -75,16 +75,16 @@ class Log:
         n = len(arms)
         names = tuple(self.arm_names) or tuple(str(k) for k in range(int(arms.max()) + 1))
         object.__setattr__(self, "arm_names", names)
-        object.__setattr__(self, "arms", arms.clone())
+        object.__setattr__(self, "arms", arms.to("cpu", copy=True))
         validation.require(len(set(names)) == len(names) >= 2, "arm_names", names, "two or more, different")
         within = int(arms.min()) >= 0 and int(arms.max()) < len(names)
         validation.require(within, "arms", arms, f"0 to {len(names) - 1}")
         for name in ("times", "rewards", "propensity"):
             column = getattr(self, name)
             if column is not None or name != "propensity":
-                validation.finite_tensor(name, column)
+                column = validation.finite_tensor(name, validation.real(name, column))
                 validation.of_shape(name, column, (n,), note=", one for each pull")
-                object.__setattr__(self, name, column.to(torch.float64, copy=True))
+                object.__setattr__(self, name, column.clone())
         validation.rewards("rewards", self.rewards)
         validation.require(bool((self.times.diff() >= 0).all()), "times", self.times, "in order of time")
         if self.propensity is not None:
@@ -97,19 +97,18 @@ class Log:
             validation.tensor("available", self.available)
             fits = self.available.shape == (n, len(names)) and self.available.dtype == torch.bool
             validation.shape_is("available", self.available, fits, f"({n}, {len(names)}) and dtype bool")
-            object.__setattr__(self, "available", self.available.clone())
-            pulled = self.available.gather(1, arms.long().unsqueeze(1)).squeeze(1)
+            object.__setattr__(self, "available", self.available.to("cpu", copy=True))
+            pulled = self.available.gather(1, self.arms.long().unsqueeze(1)).squeeze(1)
             row = int(pulled.long().argmin())
             said = f"False in row {row + 1} by time"
             validation.require(bool(pulled.all()), "available", said, "True for its arm")
         if self.contexts is None:
             validation.require(not self.context_names, "context_names", self.context_names, "()")
         else:
-            validation.finite_tensor("contexts", self.contexts)
-            fits = self.contexts.dim() == 2 and len(self.contexts) == n and self.contexts.shape[1] > 0
-            validation.shape_is("contexts", self.contexts, fits, f"({n}, c), one for each pull")
-            contexts = validation.rewards("contexts", self.contexts.to(torch.float64, copy=True))
+            contexts = validation.rewards("contexts", validation.real("contexts", self.contexts)).clone()
             object.__setattr__(self, "contexts", contexts)
+            fits = contexts.dim() == 2 and len(contexts) == n and contexts.shape[1] > 0
+            validation.shape_is("contexts", contexts, fits, f"({n}, c), one for each pull")
             names = tuple(self.context_names)
             object.__setattr__(self, "context_names", names)
             if names:
@@ -141,10 +140,10 @@ class Log:
         number = torch.tensor([list(names).index(name) for name in self.arm_names])
         available = self.available
         if len(names) > self.num_arms or available is not None:
-            known = True if available is None else available.cpu()
+            known = True if available is None else available
             available = torch.zeros(len(self.arms), len(names), dtype=torch.bool)
             available[:, number] = known
-        return replace(self, arms=number[self.arms.long().cpu()], arm_names=tuple(names), available=available)
+        return replace(self, arms=number[self.arms.long()], arm_names=tuple(names), available=available)
 
     def under(self, names: Sequence[str]) -> Log:
         """The same pulls, with contexts numbered by their places in ``names``.
@@ -154,7 +153,7 @@ class Log:
         validation.require(bool(self.context_names), "log", "contexts without names", "one of named contexts")
         validation.known_names("contexts of the log", self.context_names, names)
         number = torch.tensor([list(names).index(name) for name in self.context_names]).double()
-        contexts = number[cast(Tensor, self.contexts).long().cpu()]
+        contexts = number[cast(Tensor, self.contexts).long()]
         return replace(self, contexts=contexts, context_names=tuple(names))
 
     def __str__(self) -> str:

@@ -250,7 +250,7 @@ class RewardTable:
     dated: bool = False
 
     def __post_init__(self) -> None:
-        rewards = _real("rewards", self.rewards)
+        rewards = validation.real("rewards", self.rewards)
         object.__setattr__(self, "rewards", rewards)
         validation.of_shape("rewards", rewards, ("T", "N"))
         validation.require(rewards.shape[0] >= 1, "rewards", tuple(rewards.shape), "of at least one row")
@@ -271,7 +271,7 @@ class RewardTable:
             raise ValueError(f"rewards must be {expected}, got {value} in {where}")
         if self.times is None:
             return
-        times = _real("times", self.times)
+        times = validation.real("times", self.times)
         object.__setattr__(self, "times", times)
         validation.of_shape("times", times, (len(rewards),), note=", one time per row")
         validation.finite_tensor("times", times)
@@ -299,12 +299,6 @@ class RewardTable:
         """A copy in which an arm's last reward replaces missing ones; those before its first stay missing."""
         filled = pd.DataFrame(self.rewards.numpy()).ffill().to_numpy()
         return replace(self, rewards=torch.from_numpy(filled.copy()))
-
-
-def _real(name: str, value: Any) -> Tensor:
-    """Real numbers in float64 on the CPU, without a gradient."""
-    validation.require(not validation.tensor(name, value).is_complex(), name, value, "real numbers")
-    return value.detach().to("cpu", torch.float64)
 
 
 @dataclass(frozen=True)

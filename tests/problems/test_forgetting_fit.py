@@ -81,3 +81,10 @@ def test_times_that_stand_still_are_refused() -> None:
     """Other bad input: tests/fuzz."""
     with pytest.raises(ValueError, match="times must be increasing"):
         fit_forgetting_rate(torch.ones(4, 3).double(), torch.tensor([0.0, 1.0, 1.0, 2.0]), torch.eye(3), 0.1)
+
+
+def test_tables_of_whole_numbers_and_with_gradients_are_fitted_too() -> None:
+    table, times = torch.arange(60).remainder(7).reshape(20, 3), torch.arange(20)
+    rate = fit_forgetting_rate(table.double(), times.double(), torch.eye(3).double(), 0.1)
+    for one in (table, table.double().requires_grad_()):
+        assert fit_forgetting_rate(one, times, torch.eye(3), 0.1) == rate

@@ -112,6 +112,7 @@ def test_less_noise_than_the_range_holds_is_told_without_a_warning() -> None:
         ({"table": torch.full((4, 3), math.nan).double()}, "table must be with two rewards"),
         ({"times": torch.tensor([0.0, 1.0, 1.0, 2.0])}, "times must be increasing"),
         ({"covariance": torch.zeros(3, 3)}, "covariance must be not 0"),
+        ({"table": torch.ones(4, 3) + 0j}, "table must be real numbers"),
     ],
 )
 def test_bad_input_is_refused(changes: dict[str, object], message: str) -> None:
