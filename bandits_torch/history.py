@@ -230,8 +230,9 @@ class Recorder:
     def pulled(self, step: int, arm: Tensor, reward: Tensor, available: Any) -> None:
         """Record the rewards (S,) and score the arms."""
         validation.of_shape("reward", reward, self._shape[1:])
+        expected, best = self._problem.score(step, arm, available)
         self._rewards[step - 1] = reward
-        self._expected[step - 1], self._best[step - 1] = self._problem.score(step, arm, available)
+        self._expected[step - 1], self._best[step - 1] = without_gradient(expected), without_gradient(best)
         if self._on_cpu or step % _CHECK_EVERY == 0:
             self._check(step)
 
@@ -240,7 +241,7 @@ class Recorder:
         self._done = step
         self._times[step - 1], self._seconds[step - 1] = time, seconds
         for name, value in trace.items():
-            self._trace_rows(name, value)[step - 1] = value
+            self._trace_rows(name, value)[step - 1] = without_gradient(value)
 
     def block(self, first: int, times: list[float], rows: Mapping[str, Tensor], seconds: float) -> None:
         """Record k steps from ``first`` onwards that were played together: rows (k, S) of arm, reward, expected and
@@ -323,6 +324,11 @@ class Recorder:
             wide[:] = rows.to(device).unsqueeze(1)
         self._trace[name] = wide
         return wide
+
+
+def without_gradient(value: Any) -> Any:
+    """The value without the gradient of a problem made of a network: a record would keep the graphs of all steps."""
+    return value.detach() if isinstance(value, Tensor) and value.requires_grad else value
 
 
 def name_of(thing: object) -> str:

@@ -13,7 +13,7 @@ from bandits_torch import validation
 from bandits_torch.captured.blocks import play_captured
 from bandits_torch.captured.steps import NotCaptured
 from bandits_torch.checkpoint import RunCheckpoint, what_is_run
-from bandits_torch.history import History, Recorder, name_of, versions
+from bandits_torch.history import History, Recorder, name_of, versions, without_gradient
 from bandits_torch.policies.policy import Observation, Policy
 from bandits_torch.problems.problem import Problem
 from bandits_torch.streams import ReplicateStreams
@@ -100,8 +100,8 @@ def run(
             choice = policy.choose(time, available)
             choosing = perf_counter() - start
             recorder.chosen(step, choice.arm)
-            reward = problem.pull(step, choice.arm, streams)
-            measured = problem.measure(step, choice.arm, streams)
+            reward = without_gradient(problem.pull(step, choice.arm, streams))
+            measured = without_gradient(problem.measure(step, choice.arm, streams))
             outcomes = measured if policy.outcome_names else None
             recorder.pulled(step, choice.arm, reward, available)
             start = perf_counter()

@@ -145,9 +145,10 @@ def rewards(name: str, value: Tensor, dtype: torch.dtype | None = None) -> Tenso
     1e-150; float32: 1e-20): posterior means are linear in rewards.
     """
     require(tensor(name, value).dtype != torch.bool, name, value, "numbers, not booleans")
+    require(not value.is_complex(), name, value, "real numbers")
     dtype = value.dtype if dtype is None else dtype
     most = largest_reward(dtype)
-    if value.numel() == 0 or (not value.is_complex() and float(value.detach().abs().amax()) <= most):
+    if value.numel() == 0 or float(value.detach().abs().amax()) <= most:
         return value
     finite_tensor(name, value)
     worst = float(value.detach().abs().amax())

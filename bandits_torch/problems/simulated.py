@@ -27,13 +27,13 @@ class SimulatedProblem(Problem):
     """A problem with one reward function per replicate and normal noise.
 
     Args:
-        arms: (N, d) features, shared by all replicates.
+        arms: (N, d) features, shared by all replicates; integers become float64.
         replicates: number of reward functions.
         noise_scale: R, standard deviation of the noise, a number or (replicates,).
         horizon: the last step, None without an end.
 
-    Raises ValueError for arms of the wrong shape or that are not finite, ``replicates`` or a ``horizon`` below 1, and a
-    ``noise_scale`` below 0.
+    Raises ValueError for arms of the wrong shape or that are not finite real numbers, ``replicates`` or a ``horizon``
+    below 1, and a ``noise_scale`` below 0 or of another shape.
     """
 
     noise_is_added = True
@@ -43,10 +43,14 @@ class SimulatedProblem(Problem):
     ) -> None:
         validation.finite_tensor("arms", arms)
         validation.shape_is("arms", arms, arms.dim() == 2 and len(arms) > 0, "(N, d) with N >= 1")
-        self.arms = arms
+        validation.require(not arms.is_complex(), "arms", arms, "real numbers")
+        self.arms = arms if arms.is_floating_point() else arms.double()
         self.replicates = validation.positive_integer("replicates", replicates)
         self.horizon = None if horizon is None else validation.positive_integer("horizon", horizon)
-        scale = validation.finite_tensor("noise_scale", validation.numbers("noise_scale", noise_scale, arms))
+        scale = validation.numbers("noise_scale", noise_scale, self.arms)
+        validation.of_shape(
+            "noise_scale", validation.finite_tensor("noise_scale", scale), (), (1,), (replicates,)
+        )
         validation.require(bool((scale >= 0).all()), "noise_scale", noise_scale, "finite and >= 0")
         self.noise_scale = scale.expand(replicates).clone()
 
@@ -166,7 +170,7 @@ class StationaryProblem(SimulatedProblem):
         N = len(validation.of_shape("arms", arms, ("N", "d")))
         validation.of_shape("functions", functions, ("replicates", N), note=", a number for each of the arms")
         super().__init__(arms, len(functions), noise_scale)
-        self.functions = functions.clone()
+        self.functions = functions.detach().clone()
 
     def expected_rewards(self, step: int) -> Tensor:
         """The functions (replicates, N): the same tensor at every step."""
@@ -321,7 +325,7 @@ class StandardFunction(StationaryProblem):
         replicates: all have the same function and arms, and independent noise.
         seed: seed of the points.
 
-    Raises ValueError for any other ``scale``, fewer than 2 arms, and ``replicates`` below 1.
+    Raises ValueError for any other ``function`` or ``scale``, fewer than 2 arms, and ``replicates`` below 1.
     """
 
     def __init__(
@@ -337,6 +341,7 @@ class StandardFunction(StationaryProblem):
         replicates: int = 1,
         seed: int = 0,
     ) -> None:
+        validation.instance("function", function, SyntheticTestFunction, "a BoTorch test function")
         validation.one_of("scale", scale, "standardise", "range")
         validation.positive_integer("replicates", replicates)
         num_arms = 100 * function.dim if num_arms is None else num_arms

@@ -5,7 +5,16 @@ import torch
 from botorch.test_functions import Hartmann
 from botorch.test_functions import Rosenbrock as BoTorchRosenbrock
 
-from bandits_torch.problems import GPDraws, Hartmann3, RKHSFunctions, Rosenbrock, StationaryProblem
+from bandits_torch import recipes, run
+from bandits_torch.problems import (
+    GPDraws,
+    Hartmann3,
+    RKHSFunctions,
+    Rosenbrock,
+    SimulatedProblem,
+    StandardFunction,
+    StationaryProblem,
+)
 from bandits_torch.problems.simulated import (
     covariance,
     covariance_root,
@@ -133,3 +142,58 @@ def test_hartmann_is_botorchs_negated_and_best_near_its_optimum() -> None:
 def test_bad_options_of_standard_functions_are_refused(options: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Rosenbrock(**options)
+
+
+def test_what_is_no_function_of_botorch_is_refused() -> None:
+    with pytest.raises(
+        ValueError, match="function must be a BoTorch test function, got 'branin' of type str"
+    ):
+        StandardFunction("branin")  # type: ignore[arg-type]
+
+
+def test_noise_over_arms_of_whole_numbers_stays_as_it_is() -> None:
+    problem = StationaryProblem(torch.arange(3).unsqueeze(-1), torch.rand(2, 3), 0.1)
+    assert problem.arms.dtype == torch.float64
+    assert problem.noise_scale.tolist() == [0.1, 0.1]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"arms": torch.zeros(3, 1) + 0j}, "arms must be real numbers"),
+        ({"functions": torch.zeros(2, 3) + 0j}, "functions must be real numbers"),
+        (
+            {"noise_scale": torch.ones(3)},
+            r"noise_scale must have shape \(\), \(1,\) or \(2,\), got shape \(3,\)",
+        ),
+        ({"noise_scale": torch.ones(2, 1)}, "noise_scale must have shape"),
+    ],
+)
+def test_bad_parts_of_a_static_problem_are_refused(wrong: dict[str, torch.Tensor], message: str) -> None:
+    good = {"arms": torch.zeros(3, 1), "functions": torch.zeros(2, 3), "noise_scale": torch.ones(2)}
+    assert StationaryProblem(**good).replicates == 2
+    with pytest.raises(ValueError, match=message):
+        StationaryProblem(**good | wrong)
+
+
+class OfANetwork(SimulatedProblem):
+    """Rewards that a network computes, with the gradient that PyTorch keeps."""
+
+    def __init__(self) -> None:
+        super().__init__(torch.linspace(0, 1, 4).double().unsqueeze(-1), 1, 0.1)
+        self.network = torch.nn.Linear(1, 1).double()
+
+    def expected_rewards(self, step: int) -> torch.Tensor:
+        return self.network(self.arms).mT * step
+
+    def trace(self, step: int, arm: torch.Tensor) -> dict[str, torch.Tensor | float]:
+        return {"slope": self.network.weight[0] * step}
+
+
+def test_the_record_of_a_problem_made_of_a_network_holds_no_gradient(tmp_path) -> None:
+    with_gradient = StationaryProblem(torch.zeros(4, 1), torch.rand(1, 4).requires_grad_(), 0.1)
+    for problem in (OfANetwork(), with_gradient):
+        history = run(recipes.random(4), problem, 5)
+        history.save(tmp_path / "history.npz")
+        assert len(history.to_frame()) == 5
+        assert not any(one.requires_grad for one in (history.regret, *history.trace.values()))
