@@ -110,6 +110,8 @@ class PB2(PopulationBasedTraining):
 
     def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
         """Add the hyperparameters that the trial's configuration lacks."""
+        for above in (path[:k] for path in self._paths.values() for k in range(1, len(path))):
+            validation.instance("trial.config" + _keys(above), _at(trial.config, above, {}), dict, "a dict")
         given = {name: _at(trial.config, path, _ABSENT) for name, path in self._paths.items()}
         lacking = [name for name, value in given.items() if not self._entries[name].takes(value)]
         if lacking:
@@ -293,17 +295,20 @@ def _place(value: Any, values: Sequence[Any]) -> int:
 
 def _leaves(bounds: Mapping[str, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
     for key, value in bounds.items():
+        path = (*above, key)
+        validation.instance("hyperparam_bounds" + _keys(path), key, str, "called by a string")
         if isinstance(value, Mapping) and set(value) != {"grid_search"}:
-            yield from _leaves(value, (*above, key))
+            yield from _leaves(value, path)
         else:
-            yield (*above, key), value
+            yield path, value
 
 
 def _entry(path: tuple[str, ...], given: Any) -> _Entry:
     name = "hyperparam_bounds" + _keys(path)
     if isinstance(given, Categorical | Mapping):
-        values = list(given["grid_search"] if isinstance(given, Mapping) else given.categories)
-        validation.require(len(values) > 0, name, given, "at least one value")
+        values = given["grid_search"] if isinstance(given, Mapping) else given.categories
+        listed = isinstance(values, list | tuple) and len(values) > 0
+        validation.require(listed, name, given, "a list of at least one value")
         different = tuple(value for k, value in enumerate(values) if _place(value, values) in (k, -1))
         count = len(different)
         return _Entry(Range(choices=count) if count > 1 else None, categories=different)

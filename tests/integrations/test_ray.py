@@ -5,6 +5,7 @@ import json
 import math
 import pickle
 import random
+import re
 from pathlib import Path
 
 import numpy as np
@@ -123,6 +124,15 @@ def test_a_start_that_is_no_number_is_refused_by_name():
         played({"lr": [1e-4, 1.0]}, {"lr": "fast"}, Breaking(0, 0.0))
 
 
+@pytest.mark.parametrize("value", [3, None, [0.01]])
+def test_a_start_with_a_value_in_place_of_nested_ones_is_refused_by_name_and_left_as_it_is(value):
+    start = {"deep": {"optimiser": value}}
+    said = rf"^trial\.config\['deep'\]\['optimiser'\] must be a dict, got {re.escape(repr(value))}"
+    with pytest.raises(ValueError, match=said):
+        played({"a": [0, 1], "deep": {"optimiser": {"lr": [1e-4, 1.0]}}}, start)
+    assert start == {"deep": {"optimiser": value}}
+
+
 def test_42180_new_values_are_of_the_types_that_python_has_and_the_trial_had():
     bounds = {"lr": [1e-4, 1.0], "batch": [16, 256], "gamma": [0, 1], "deep": {"clip": [0.1, 0.3]}}
     _, seen = played(bounds, {"lr": 0.01, "batch": 32, "gamma": 0.9, "deep": {"clip": 0.2}})
@@ -209,12 +219,15 @@ def test_one_value_is_no_choice_and_stays():
         [0.0, math.inf],
         [math.nan, 1.0],
         tune.choice([]),
+        {"grid_search": 3},
+        {"grid_search": "ab"},
+        {1: [0, 1]},
         tune.randint("a", "b"),
         tune.qrandint(1, 5, "x"),
     ],
 )
 def test_20923_what_is_no_range_is_refused_by_name(given):
-    with pytest.raises(ValueError, match=r"hyperparam_bounds\['a'\]\['lr'\] must be"):
+    with pytest.raises(ValueError, match=r"hyperparam_bounds\['a'\]\['lr'\](\[1\])? must be"):
         PB2(hyperparam_bounds={"a": {"lr": given}, "b": [0, 1]})
 
 
