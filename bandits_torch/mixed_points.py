@@ -84,6 +84,10 @@ class Axis:
             x = self.low + ((x - self.low) / self.step).round() * self.step
         return x.clamp(self.low, self.high)
 
+    def has(self, value: float) -> bool:
+        """Whether a number has a place in the columns: it is finite, and above 0 for a logarithm."""
+        return math.isfinite(value) and (value > 0 or not self.log)
+
     def encode(self, value: float) -> Tensor:
         """The columns (columns,) of a value; zeros for an unknown choice."""
         if self.choices:
@@ -173,11 +177,16 @@ class Space:
         return Domain(bounds, fixed_features=features)
 
     def encode(self, values: Mapping[str, float]) -> Tensor:
-        """The point (d,) of values by name; a missing value lies in the middle of its range or of all choices."""
+        """The point (d,) of values by name.
+
+        A missing value, and one without a place (``Axis.has``), lies in the middle of its range or of all choices.
+        """
         parts = []
         for name, axis in self.axes.items():
-            middle = torch.full((axis.columns,), 1 / axis.choices if axis.choices else 0.5).double()
-            parts.append(axis.encode(values[name]) if name in values else middle)
+            if axis.has(values.get(name, math.nan)):
+                parts.append(axis.encode(values[name]))
+            else:
+                parts.append(torch.full((axis.columns,), 1 / axis.choices if axis.choices else 0.5).double())
         return torch.cat(parts)
 
     def decode(self, point: Tensor) -> dict[str, float]:

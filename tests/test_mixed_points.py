@@ -60,9 +60,11 @@ def test_every_value_of_a_range_with_steps_has_an_equal_share():
     assert (counts - 1000).abs().max() <= 1
 
 
-def test_what_is_missing_lies_in_the_middle():
+def test_what_is_missing_or_has_no_place_lies_in_the_middle():
     space = Space(AXES)
     point = space.encode({"layers": 3.0})
+    for value in (0.0, -1.0, math.inf, math.nan):
+        assert torch.equal(space.encode({"layers": 3.0, "rate": value}), point)
     assert point[space.columns["x"]] == 0.5
     assert torch.equal(point[space.columns["kind"]], torch.full((3,), 1 / 3).double())
     assert space.decode(point)["layers"] == 3.0

@@ -178,9 +178,9 @@ class BanditNode(ExternalGenerationNode):
         return tuple(parameters.get(name) for name in self._parameters)
 
     def _point(self, values: _Values) -> Tensor:
-        """The point (1, d) of these values. One without a place in its parameter's range counts as missing."""
+        """The point (1, d) of these values. None, and a value that is none of the choices, counts as missing."""
         values = {**self._filled, **values}
-        given = {name: (self._parameters[name], values[name]) for name in self._axes if name in values}
+        given = {name: (self._parameters[name], values.get(name)) for name in self._axes}
         known = {name: _number(one, value) for name, (one, value) in given.items() if _has(one, value)}
         return self._space.encode(known).unsqueeze(0)
 
@@ -203,9 +203,7 @@ def _axis(one: Parameter) -> Axis:
 
 
 def _has(one: Parameter, value: Any) -> bool:
-    if isinstance(one, ChoiceParameter):
-        return value in one.values
-    return value is not None and (value > 0 or not one.log_scale)
+    return value in one.values if isinstance(one, ChoiceParameter) else value is not None
 
 
 def _number(one: Parameter, value: Any) -> float:

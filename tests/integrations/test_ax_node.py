@@ -210,10 +210,11 @@ def test_a_trial_whose_choice_the_parameter_does_not_have_is_learned_in_the_midd
 def test_a_trial_whose_value_has_no_place_is_learned_in_the_middle_of_the_range():
     policy = Recorded()
     client = client_of(BanditNode(policy), ALL[:2])
-    for values in ({"x": None, "rate": 0.0}, {"x": 0.25, "rate": -1.0}):
+    without = ({"x": None, "rate": 0.0}, {"x": 0.25, "rate": -1.0}, {"x": math.nan, "rate": math.inf})
+    for values in without:
         client.complete_trial(client.attach_trial(values), raw_data={"loss": 2.0})
     client.get_next_trials(1)
-    assert [one.arm.tolist() for one in policy.learned] == [[[0.5, 0.5]], [[0.25, 0.5]]]
+    assert [one.arm.tolist() for one in policy.learned] == [[[0.5, 0.5]], [[0.25, 0.5]], [[0.5, 0.5]]]
 
 
 def test_on_the_clock_a_trial_is_chosen_for_the_present(monkeypatch):

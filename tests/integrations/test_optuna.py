@@ -203,6 +203,18 @@ def test_the_values_of_an_enqueued_trial_are_known_when_the_others_are_sampled(g
     assert (asked["y"], "ab"[int(asked["kind"])]) == (params["y"], params["kind"])
 
 
+@pytest.mark.filterwarnings("ignore:Fixed parameter '?x'? with value inf is out of range")
+def test_an_infinite_value_that_was_enqueued_is_learned_in_the_middle_of_the_range():
+    policy = Recorded()
+    study = study_of(BanditSampler(policy, seed=0))
+    space = {"x": FloatDistribution(0, 1), "rate": FloatDistribution(1e-4, 1e-2, log=True)}
+    study.tell(study.ask(space), 0.0)
+    study.enqueue_trial({"x": math.inf, "rate": 1e-4})
+    study.tell(study.ask(space), 1.0)
+    study.ask(space)
+    assert policy.learned[1].arm.tolist() == [[0.5, pytest.approx(0.0, abs=1e-9)]]
+
+
 def test_running_trials_are_pending_wherever_they_run():
     storage = optuna.storages.InMemoryStorage()
     space = {"x": FloatDistribution(0, 1), "n": IntDistribution(1, 9), "k": CategoricalDistribution("ab")}
