@@ -188,7 +188,7 @@ def test_a_parameter_that_another_sampler_has_fixed_keeps_its_value():
 
 
 @pytest.mark.parametrize("given", [{"x": 0.9}, {"kind": "a"}, {"x": 2.0}, {"x": 0.1, "y": 3, "kind": "a"}])
-@pytest.mark.filterwarnings("ignore:Fixed parameter x with value 2.0 is out of range")
+@pytest.mark.filterwarnings("ignore:Fixed parameter '?x'? with value 2.0 is out of range")
 def test_the_values_of_an_enqueued_trial_are_known_when_the_others_are_sampled(given):
     sampler = BanditSampler(Recorded(), seed=0)
     study = study_of(sampler)
@@ -301,7 +301,10 @@ def test_several_objectives_and_constraints_are_refused_by_name():
         several.ask({"x": FloatDistribution(0, 1)})
     study = study_of(BanditSampler(seed=0))
     trial = study.ask({"x": FloatDistribution(0, 1)})
-    trial.set_constraint("power", 1.0)
+    if hasattr(trial, "set_constraint"):
+        trial.set_constraint("power", 1.0)
+    else:  # before Optuna 5 a sampler of Optuna's wrote them
+        study._storage.set_trial_system_attr(trial._trial_id, "constraints", [1.0])
     study.tell(trial, 0.0)
     with pytest.raises(ValueError, match=r"^constraints must be none"):
         study.ask({"x": FloatDistribution(0, 1)})
