@@ -33,7 +33,7 @@ class BanditNode(ExternalGenerationNode):
     call, have their values. Points that are pending in Ax, or of trials that run, lower the variance
     (``Policy.choose_many``) and leave the mean unchanged. Ax also calls a completed trial pending while any metric
     lacks data; here such a trial is not pending. Points of the latest 50 trials that failed, were abandoned or stopped
-    early, or lack a finite value, count as pending, so they are not generated forever.
+    early, or lack a value of at most 1e140 in size, count as pending, so they are not generated forever.
 
     If the objective's metric or direction, a parameter's range or choices, or a value that was learned changes, all
     trials are learned again. A parameter that a trial lacks has its backfill value. A value without a place, such as
@@ -56,7 +56,8 @@ class BanditNode(ExternalGenerationNode):
     Cost: a step of the policy for each arm learned and each pending arm.
 
     Raises ValueError for arguments of the wrong type, and while generating for several objectives, constraints on
-    outcomes or parameters, and parameters that depend on others.
+    outcomes or parameters, parameters that depend on others or are a fidelity or a task, and no parameter of several
+    values.
     """
 
     def __init__(
@@ -90,11 +91,12 @@ class BanditNode(ExternalGenerationNode):
         """See Ax: learn the new trials."""
         config = experiment.optimization_config
         validation.require(config is not None, "optimization_config", config, "one with an objective")
-        single = config.objective.is_single_objective
+        weights = config.objective.metric_weights
+        single = len(weights) == 1
         validation.require(single, "objective", config.objective, "one metric: a bandit has one reward")
         limits = config.outcome_constraints
         validation.require(not limits, "outcome_constraints", limits, "none: this node learns the objective")
-        ((metric, weight),) = config.objective.metric_weights
+        ((metric, weight),) = weights
         sign = math.copysign(1.0, weight)  # -1 if it is minimised
         constraints = experiment.search_space.parameter_constraints
         validation.require(not constraints, "parameter_constraints", constraints, "none")
@@ -108,10 +110,13 @@ class BanditNode(ExternalGenerationNode):
         }
         kinds = self._parameters.values()
         choices = [list(one.values) for one in kinds if isinstance(one, ChoiceParameter)]
+        several = "one with a parameter of several values"
+        validation.require(len(axes) > 0, "search_space", experiment.search_space, several)
         about = (axes, choices, metric, sign)
         table = data.df
-        table = table[table["metric_name"] == metric] if len(table) else table
+        table = table[table["metric_signature"] == metric] if len(table) else table
         values = {(int(row.trial_index), row.arm_name): float(row.mean) for row in table.itertuples()}
+        largest = validation.largest_reward(torch.float64)
         if len(experiment.trials) != self._trials:
             self._trials, self._given = len(experiment.trials), set()
         completed: set[tuple[Any, ...]] = set()
@@ -124,7 +129,7 @@ class BanditNode(ExternalGenerationNode):
             for arm in trial.arms:
                 (completed if done else other).add(self._values(arm.parameters))
                 value = values.get((index, arm.name), math.nan)
-                if done and math.isfinite(value):
+                if done and abs(value) <= largest:
                     found[index, arm.name] = value
                 elif not trial.status.is_terminal:
                     self._running.append(arm.parameters)
@@ -144,7 +149,7 @@ class BanditNode(ExternalGenerationNode):
                 self._policy.learn(Observation(self._time_of(trial), point, reward))
                 self._learned[index, name] = value
         present = latest + 1.0 if self._time == "number" else max(latest, time.time())
-        self._now = max(self._now, present, 0.0)
+        self._now = max(present, 0.0)
 
     def _gen(self, experiment: Experiment, *args: Any, fixed_features: Any = None, **given: Any) -> Any:
         """See Ax: generate arms with the values in ``fixed_features`` and of disabled parameters."""
@@ -191,6 +196,7 @@ class BanditNode(ExternalGenerationNode):
 
 
 def _axis(one: Parameter) -> Axis:
+    validation.require(one.target_value is None, one.name, one, "without a target value: no fidelity or task")
     if isinstance(one, RangeParameter):
         validation.require(not one.logit_scale, one.name, one, "without a logit scale")
         whole = one.parameter_type == ParameterType.INT

@@ -12,6 +12,9 @@ pytest.importorskip("ax", reason='Ax is not installed: pip install ".[ax]"')
 from ax.adapter.registry import Generators
 from ax.api.client import Client
 from ax.api.configs import ChoiceParameterConfig, RangeParameterConfig
+from ax.core.metric import Metric
+from ax.core.objective import Objective
+from ax.core.optimization_config import OptimizationConfig
 from ax.core.parameter import ParameterType, RangeParameter
 from ax.exceptions.core import AxError
 from ax.generation_strategy.generation_strategy import GenerationStep, GenerationStrategy
@@ -178,6 +181,36 @@ def test_a_completed_trial_is_not_pending_while_another_metric_lacks_data():
     assert [len(pending) for pending in policy.pending] == [0] * 9 + [len({*waiting[:k]}) for k in range(4)]
 
 
+def test_values_of_a_metric_with_a_signature_of_its_own_are_learned():
+    policy = Recorded()
+    client = client_of(BanditNode(policy))
+    client._experiment.update_metric(Metric(name="loss", lower_is_better=True, signature_override="loss_v2"))
+    renamed = Objective("-loss", metric_name_to_signature={"loss": "loss_v2"})
+    client._experiment.optimization_config = OptimizationConfig(renamed)
+    play(client, 2, lambda index, values: 3.0)
+    client.get_next_trials(1)
+    assert [float(one.reward) for one in policy.learned] == [-3.0, -3.0]
+
+
+def test_a_node_that_goes_on_to_another_experiment_begins_again():
+    policy = Recorded()
+    node = BanditNode(policy)
+    play(client_of(node), 6, lambda index, values: 1.0)
+    play(client_of(node), 2, lambda index, values: 2.0)
+    assert policy.times == [0.0, 1.0]
+    assert [(one.time, float(one.reward)) for one in policy.learned] == [(0.0, -2.0)]
+
+
+def test_values_that_no_policy_can_learn_count_as_failures():
+    policy = Recorded()
+    client = client_of(BanditNode(policy))
+    for value in (1e200, -1e200, 3.0, math.inf):
+        play(client, 1, lambda index, values, value=value: value)
+    client.get_next_trials(1)
+    assert [float(one.reward) for one in policy.learned] == [-3.0]
+    assert len(policy.pending[-1]) == 3
+
+
 def test_the_largest_value_is_sought_where_the_objective_is_maximised():
     policy = Recorded()
     client = client_of(BanditNode(policy), objective="loss")
@@ -266,11 +299,18 @@ def test_what_it_cannot_do_is_refused_by_name():
     tied.configure_experiment(parameters=[X, y], parameter_constraints=["x + y <= 1"])
     tied.configure_optimization(objective="loss")
     tied.set_generation_strategy(GenerationStrategy(name="ours", nodes=[BanditNode()]))
+    only = ChoiceParameterConfig(name="kind", parameter_type="str", values=["a"])
+    of_fidelity = client_of(BanditNode())
+    shares = RangeParameter("x", ParameterType.FLOAT, 0.0, 1.0, is_fidelity=True, target_value=1.0)
+    of_fidelity._experiment.search_space.update_parameter(shares)
     without_kernel = client_of(BanditNode(recipes.tv_gp_ucb))
     for named, client in (
         ("objective must be", client_of(BanditNode(), objective="loss, -cost")),
         ("outcome_constraints must be", client_of(BanditNode(), outcome_constraints=["cost <= 3"])),
+        ("objective must be one metric", client_of(BanditNode(), objective="0 * loss")),
         ("parameter_constraints must be", tied),
+        ("search_space must be one with a parameter of several values", client_of(BanditNode(), [only])),
+        ("x must be without a target value: no fidelity or task", of_fidelity),
         *[("kernel", without_kernel)] * 2,  # it is said of every trial
     ):
         with pytest.raises((ValueError, AxError), match=named):
