@@ -34,6 +34,8 @@ from bandits_torch.state_files import read_state, write_state
 __all__ = ["TimeVaryingUCBGenerator"]
 _KIND = "Xopt generator"
 _LEAST_VARIANCE = 1e-12  # of an output, relative to its scale
+# Arguments of ``auto_over_points`` that are no ``options``: the generator sets them.
+_SET_ELSEWHERE = {"capacity", "domain", "kind", "seed", "width"}
 # The settings that a state depends on.
 _OF_A_STATE = ("of", "domain", "sign", "max_move", "move_price", "capacity")
 
@@ -60,9 +62,9 @@ class TimeVaryingUCBGenerator(Generator):
         width: multiplies the standard deviation.
         clock: ``"shots"``, the number of a row; or ``"time"``, the column ``time`` of the data in seconds, as for
             Xopt's generator. The next shot is then expected ``added_time`` seconds from now.
-        max_travel_distances: how far each variable may move from the last shot of the data, as a share of its range, as
-            in Xopt's generators. None: no limit. The first shot has no limit. A last shot outside the ranges, because
-            they have changed since, counts as the nearest point within them.
+        max_travel_distances: how far each variable may move from one shot to the next, first from the last shot of the
+            data, as a share of its range, as in Xopt's generators. None: no limit. The first shot has no limit. A last
+            shot outside the ranges, because they have changed since, counts as the nearest point within them.
         move_price: price of a move of a variable across its whole range, in units of the objective
             (``CostlyMoves``). Not with constraints, because staying at the previous shot may break them by now.
         capacity, options: see ``auto_over_points``; ``options`` such as ``{"refine_every": 10}``.
@@ -75,8 +77,9 @@ class TimeVaryingUCBGenerator(Generator):
 
     Raises ValueError (Xopt's ``VOCSError``) for several objectives, and for discrete or contextual variables. Raises
     ValueError for an objective to explore, ``max_travel_distances`` that are not one number above 0 for each variable,
-    a ``move_price`` with constraints, and a value in the data that is neither missing nor a number up to 1e140 in size.
-    The error names its row, which must be removed (``remove_data``).
+    a ``move_price`` with constraints, ``options`` that are attributes, a ``state`` that cannot be read, and a value in
+    the data that is neither missing nor a number up to 1e140 in size. The error names its row, which must be removed
+    (``remove_data``).
     """
 
     name = "time_varying_ucb"
@@ -105,6 +108,13 @@ class TimeVaryingUCBGenerator(Generator):
             explores = isinstance(one, ExploreObjective)
             validation.require(not explores, f"objectives[{name!r}]", "EXPLORE", "MINIMIZE or MAXIMIZE")
         return vocs
+
+    @field_validator("options", mode="after")
+    @classmethod
+    def _set_once(cls, options: dict[str, Any]) -> dict[str, Any]:
+        twice = sorted(options.keys() & _SET_ELSEWHERE)
+        validation.require(not twice, "options", twice, f"without {', '.join(sorted(_SET_ELSEWHERE))}")
+        return options
 
     def generate(self, n_candidates: int) -> list[dict[Hashable, Any]]:
         """The next shots; each is chosen with the shots before it pending."""
@@ -189,7 +199,7 @@ class TimeVaryingUCBGenerator(Generator):
             validation.require("time" in self.data, "data", list(self.data), "with a column 'time'")
             columns = [*columns, "time"]
         given = self.data.reindex(columns=columns)
-        values = given.apply(pd.to_numeric, errors="coerce").to_numpy(dtype=float)
+        values = given.apply(_as_numbers).to_numpy(dtype=float)
         large = np.isfinite(values) & (np.abs(values) > validation.largest_reward(torch.float64))
         wrong = np.argwhere(large | (np.isnan(values) & given.notna().to_numpy()))
         if len(wrong):
@@ -204,13 +214,17 @@ class TimeVaryingUCBGenerator(Generator):
 
     def _saved_state(self) -> tuple[dict[str, Any], Sequence[Any]] | None:
         """What ``state`` holds, once. Variables and constraints take its order, since YAML sorts them by name."""
-        given, self.state = self.state, None
-        if given is None:
+        if self.state is None:
             return None
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "state"
-            path.write_bytes(base64.b64decode(given))
-            header, states = read_state(path, _KIND)
+            try:
+                path.write_bytes(base64.b64decode(self.state))
+                header, states = read_state(path, _KIND)
+            except ValueError as error:
+                expected = "what this version wrote, or None, so that the data are learned again"
+                raise ValueError(f"state must be {expected}, got one that cannot be read: {error}") from error
+        self.state = None
         d = len(self.vocs.variables)
         for group, names in (("variables", header["of"][:d]), ("constraints", header["of"][d + 1 :])):
             held = getattr(self.vocs, group)
@@ -283,6 +297,12 @@ class _Feasible(AcquisitionFunction):
             else:
                 value = value + log_prob_normal_in(below, above)
         return value
+
+
+def _as_numbers(column: pd.Series) -> pd.Series:
+    """The numbers in a column, NaN in place of anything else, such as dates, which pandas would take for integers."""
+    known = column if pd.api.types.is_numeric_dtype(column) else column.astype(object)
+    return pd.to_numeric(known, errors="coerce")
 
 
 def _domain(vocs: VOCS) -> Domain:

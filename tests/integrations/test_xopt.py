@@ -314,6 +314,9 @@ def test_the_clock_may_be_the_column_of_times(monkeypatch):
     assert policy.clock._latest == 103.0
     with pytest.raises(ValueError, match=r"^data must be"):
         generator(clock="time").add_data(rows.drop(columns="time"))
+    dated = rows.assign(time=pd.to_datetime(rows["time"], unit="s"))
+    with pytest.raises(ValueError, match=r"^data\.loc\[0, 'time'\] must be a number"):
+        generator(clock="time").add_data(dated)
     with pytest.raises(ValueError, match=r"^data must be with a column for each of \['a', 'b'\]"):
         generator().add_data(rows.rename(columns={"b": "B"}))
 
@@ -327,6 +330,24 @@ def test_shots_enter_a_range_that_was_narrowed_away_from_the_last_shot():
     a = X.data["a"].to_numpy()
     assert (np.diff(np.minimum(a, 0.2)) >= -0.1 * 1.2 - 1e-9).all()
     assert (a[1:] <= 0.2).all()
+
+
+@pytest.mark.parametrize("text", ["xxx", "", "AAAA"])
+def test_a_state_that_cannot_be_read_is_refused_again_and_without_it_the_data_are_learned(text):
+    made = generator(state=text)
+    for _ in range(2):
+        with pytest.raises(
+            ValueError, match=r"^state must be .*, or None, so that the data are learned again, got"
+        ):
+            made.generate(1)
+    made.state = None
+    assert made.generate(1) == generator().generate(1)
+
+
+@pytest.mark.parametrize("name", ["width", "capacity", "seed", "kind"])
+def test_options_that_are_set_elsewhere_are_refused(name):
+    with pytest.raises(ValueError, match=rf"options must be without .*, got \['{name}'\]"):
+        TimeVaryingUCBGenerator(vocs=problem(), options={name: 3})
 
 
 @pytest.mark.parametrize("bad", [{"f": 1e200}, {"f": "high"}, {"a": 1e200}])
