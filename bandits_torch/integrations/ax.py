@@ -183,11 +183,10 @@ class BanditNode(ExternalGenerationNode):
         return tuple(parameters.get(name) for name in self._parameters)
 
     def _point(self, values: _Values) -> Tensor:
-        """The point (1, d) of these values. None, and a value that is none of the choices, counts as missing."""
+        """The point (1, d) of these values; one that is missing or has no place lies in the middle of all."""
         values = {**self._filled, **values}
-        given = {name: (self._parameters[name], values.get(name)) for name in self._axes}
-        known = {name: _number(one, value) for name, (one, value) in given.items() if _has(one, value)}
-        return self._space.encode(known).unsqueeze(0)
+        numbers = {name: _number(self._parameters[name], values.get(name)) for name in self._axes}
+        return self._space.encode(numbers).unsqueeze(0)
 
     def _time_of(self, trial: BaseTrial) -> float:
         if self._time == "number":
@@ -208,12 +207,11 @@ def _axis(one: Parameter) -> Axis:
     return Axis(0.0, count - 1.0, step=1.0) if one.is_ordered else Axis(choices=count)
 
 
-def _has(one: Parameter, value: Any) -> bool:
-    return value in one.values if isinstance(one, ChoiceParameter) else value is not None
-
-
 def _number(one: Parameter, value: Any) -> float:
-    return float(one.values.index(value)) if isinstance(one, ChoiceParameter) else float(value)
+    """The number of a value: the position of a choice; NaN for None and for a value that is none of the choices."""
+    if isinstance(one, ChoiceParameter):
+        return float(one.values.index(value)) if value in one.values else math.nan
+    return math.nan if value is None else float(value)
 
 
 def _value(one: Parameter, number: float | None) -> Any:
