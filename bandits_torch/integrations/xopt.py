@@ -34,8 +34,6 @@ from bandits_torch.state_files import read_state, write_state
 __all__ = ["TimeVaryingUCBGenerator"]
 _KIND = "Xopt generator"
 _LEAST_VARIANCE = 1e-12  # of an output, relative to its scale
-# Arguments of ``auto_over_points`` that are no ``options``: the generator sets them.
-_SET_ELSEWHERE = {"capacity", "domain", "kind", "seed", "width"}
 # The settings that a state depends on.
 _OF_A_STATE = ("of", "domain", "sign", "max_move", "move_price", "capacity")
 
@@ -108,13 +106,6 @@ class TimeVaryingUCBGenerator(Generator):
             explores = isinstance(one, ExploreObjective)
             validation.require(not explores, f"objectives[{name!r}]", "EXPLORE", "MINIMIZE or MAXIMIZE")
         return vocs
-
-    @field_validator("options", mode="after")
-    @classmethod
-    def _set_once(cls, options: dict[str, Any]) -> dict[str, Any]:
-        twice = sorted(options.keys() & _SET_ELSEWHERE)
-        validation.require(not twice, "options", twice, f"without {', '.join(sorted(_SET_ELSEWHERE))}")
-        return options
 
     def generate(self, n_candidates: int) -> list[dict[Hashable, Any]]:
         """The next shots; each is chosen with the shots before it pending."""
@@ -236,12 +227,15 @@ class TimeVaryingUCBGenerator(Generator):
         self, settings: dict[str, Any], saved: tuple[dict[str, Any], Sequence[Any]] | None = None
     ) -> int:
         """Build new models, in a saved state if one fits, and return how many rows they have learned."""
-        about: dict[str, Any] = {"capacity": self.capacity, "seed": self.seed, **self.options}
         domain = _domain(self.vocs)
-        first = auto_over_points(domain, width=self.width, kind=_WithinLimits, **about)
+        about: dict[str, Any] = {"domain": domain, "kind": _WithinLimits, "width": self.width}
+        about |= {"capacity": self.capacity, "seed": self.seed}
+        twice = sorted(about.keys() & self.options.keys())
+        validation.require(not twice, "options", twice, f"without {', '.join(about)}")
+        first = auto_over_points(**about, **self.options)
         assert isinstance(first, _WithinLimits)
         ends = [_limits(one) for one in self.vocs.constraints.values()]
-        first.limits = [(auto_over_points(domain, **about), *each) for each in ends]
+        first.limits = [(auto_over_points(**about, **self.options), *each) for each in ends]
         moving: Policy = first
         if self.max_travel_distances is not None or self.move_price:
             far, names = self.max_travel_distances, self.vocs.variable_names
