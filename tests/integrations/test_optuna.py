@@ -16,6 +16,7 @@ from optuna.trial import TrialState
 
 from bandits_torch import recipes
 from bandits_torch.integrations.optuna import BanditSampler
+from bandits_torch.models import CandidatePrior
 from tests.integrations.recorded import Recorded
 
 optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -354,8 +355,14 @@ def test_a_study_of_the_same_name_that_is_another_is_learned_anew(deleted):
 
 
 def test_why_a_policy_cannot_be_built_is_said_of_every_trial():
-    study = study_of(BanditSampler(recipes.tv_gp_ucb, seed=0))  # without a kernel
-    study.optimize(lambda trial: trial.suggest_float("x", 0.0, 1.0), n_trials=1)
-    for _ in range(2):
-        with pytest.raises(ValueError, match="kernel"):
-            study.optimize(lambda trial: trial.suggest_float("x", 0.0, 1.0), n_trials=1)
+    priors = [CandidatePrior(RBFKernel().double())] * 2
+    of_priors = functools.partial(recipes.mle_gp_ucb, priors=priors, noise_variance=0.1, horizon=9)
+    for build, said in (
+        (recipes.tv_gp_ucb, "kernel"),
+        (of_priors, "policy must be one that learns points which it did not choose"),
+    ):
+        study = study_of(BanditSampler(build, seed=0))
+        study.optimize(lambda trial: trial.suggest_float("x", 0.0, 1.0), n_trials=1)
+        for _ in range(2):
+            with pytest.raises(ValueError, match=said):
+                study.optimize(lambda trial: trial.suggest_float("x", 0.0, 1.0), n_trials=1)
