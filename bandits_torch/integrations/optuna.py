@@ -78,13 +78,8 @@ class BanditSampler(BaseSampler):
         self._build, self._standardise, self._time = policy, standardise, time
         self._startup = n_startup_trials
         self._independent = independent_sampler or RandomSampler(seed=seed)
-        self._random = np.random.default_rng(seed)
+        self._seed = int(np.random.default_rng(seed).integers(2**31))
         self._turn = threading.RLock()  # the threads of ``n_jobs`` share the sampler
-        self._renew()
-
-    def _renew(self) -> None:
-        """Draw another seed, and forget the policy, so a new one learns all trials again."""
-        self._seed = int(self._random.integers(2**31))
         self._study = ""
         self._axes: dict[str, Axis] = {}
         self._asked: dict[int, Tensor] = {}
@@ -92,11 +87,12 @@ class BanditSampler(BaseSampler):
         self._begun: dict[int, Any] = {}
 
     def reseed_rng(self) -> None:
-        """See Optuna: use other random numbers."""
-        with self._turn:
-            self._independent.reseed_rng()
-            self._random = np.random.default_rng()
-            self._renew()
+        """Use other random numbers, in a policy from when it is next built.
+
+        The present policy goes on: Optuna calls this before every trial of ``n_jobs``, whose threads share it.
+        """
+        self._independent.reseed_rng()
+        self._seed = int(np.random.default_rng().integers(2**31))
 
     def __getstate__(self) -> dict[str, Any]:
         """The attributes without the policy, which learns again from the study."""

@@ -231,6 +231,15 @@ def test_running_trials_are_pending_wherever_they_run():
     assert third.params not in (first.params, second.params)
 
 
+def test_threads_share_a_policy_which_learns_each_trial_once_although_optuna_reseeds_the_sampler_for_each():
+    policy = Recorded()
+    study = study_of(BanditSampler(policy, seed=0))
+    study.optimize(lambda trial: trial.suggest_float("x", 0, 1), n_trials=12, n_jobs=3)
+    study.ask({"x": FloatDistribution(0, 1)})
+    assert policy.built == 1
+    assert sorted(one.time for one in policy.learned) == list(range(12))
+
+
 def test_threads_share_a_sampler():
     study = study_of(BanditSampler(seed=0))
     study.optimize(lambda trial: (trial.suggest_float("x", 0, 1) - 0.3) ** 2, n_trials=12, n_jobs=3)
