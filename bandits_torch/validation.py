@@ -110,6 +110,12 @@ def real(name: str, value: Any) -> Tensor:
     return value.detach().to("cpu", torch.float64)
 
 
+def names(name: str, value: Any) -> tuple[str, ...]:
+    """Names as text, from a sequence of names or of numbers."""
+    require(isinstance(value, Iterable) and not isinstance(value, str), name, value, "a sequence of names")
+    return tuple(map(str, value))
+
+
 def numbers(name: str, value: Any, like: Tensor) -> Tensor:
     """A number or a non-empty tensor of numbers, as a detached tensor of the dtype and device of ``like``."""
     ok = (isinstance(value, Tensor) and value.numel() > 0) or is_number(value)

@@ -248,6 +248,16 @@ def test_a_log_stays_as_it_is_when_its_callers_tensors_change():
     assert all(torch.equal(getattr(log, name), value) for name, value in kept.items())
 
 
+def test_names_may_be_numbers():
+    log = replace(drawn(1)[0], arm_names=(10, 20, 30, 40))
+    assert log.arm_names == ("10", "20", "30", "40")
+    assert AskTell.auto(log=log).ask(1000).name in log.arm_names
+    under = replace(log, contexts=torch.zeros(400, 1), context_names=pd.Index([7, 8]))
+    assert "Contexts: 7, 8." in str(under)
+    with pytest.raises(ValueError, match="arm_names must be a sequence of names, got 'abcd'"):
+        replace(log, arm_names="abcd")
+
+
 def test_rewards_and_probabilities_may_come_with_a_gradient():
     log, _ = drawn(1, skewed=True)
     learned = replace(log, rewards=log.rewards.clone().requires_grad_())

@@ -73,7 +73,7 @@ class Log:
         validation.require(whole, "arms", arms.dtype, "integers")
         validation.shape_is("arms", arms, arms.dim() == 1 and len(arms) > 0, "(n,), n >= 1")
         n = len(arms)
-        names = tuple(self.arm_names) or tuple(str(k) for k in range(int(arms.max()) + 1))
+        names = validation.names("arm_names", self.arm_names) or tuple(map(str, range(int(arms.max()) + 1)))
         object.__setattr__(self, "arm_names", names)
         object.__setattr__(self, "arms", arms.to("cpu", copy=True))
         validation.require(len(set(names)) == len(names) >= 2, "arm_names", names, "two or more, different")
@@ -109,7 +109,7 @@ class Log:
             object.__setattr__(self, "contexts", contexts)
             fits = contexts.dim() == 2 and len(contexts) == n and contexts.shape[1] > 0
             validation.shape_is("contexts", contexts, fits, f"({n}, c), one for each pull")
-            names = tuple(self.context_names)
+            names = validation.names("context_names", self.context_names)
             object.__setattr__(self, "context_names", names)
             if names:
                 different = len(set(names)) == len(names)

@@ -255,7 +255,7 @@ class RewardTable:
         validation.of_shape("rewards", rewards, ("T", "N"))
         validation.require(rewards.shape[0] >= 1, "rewards", tuple(rewards.shape), "of at least one row")
         validation.require(rewards.shape[1] >= 2, "rewards", tuple(rewards.shape), "of at least two arms")
-        names = tuple(self.arm_names) or tuple(str(n) for n in range(rewards.shape[1]))
+        names = validation.names("arm_names", self.arm_names) or tuple(map(str, range(rewards.shape[1])))
         object.__setattr__(self, "arm_names", names)
         validation.require(len(names) == rewards.shape[1], "arm_names", names, f"{rewards.shape[1]} names")
         twice = sorted(name for name, count in Counter(names).items() if count > 1)

@@ -234,6 +234,11 @@ def test_make_replays_a_file(tmp_path: Path) -> None:
         make("replay")
 
 
+def test_arms_may_be_numbered() -> None:
+    problem = Replay(RewardTable(_table(30), arm_names=(1, 2, 3, 5)))  # type: ignore[arg-type]
+    assert problem.summary()[0].startswith("4 arms (1, 2, 3, 5), ")
+
+
 def test_summary_tells_what_was_read_and_what_was_left_out(tmp_path: Path) -> None:
     table = _table(60)
     table[:, 3] = 2.5
