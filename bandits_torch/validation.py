@@ -7,7 +7,7 @@ import inspect
 import math
 import re
 import sys
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeGuard, TypeVar
 
 import torch
@@ -95,6 +95,13 @@ def instance(name: str, value: Any, kind: type | tuple[type, ...], expected: str
 def function(name: str, value: Any, expected: str) -> None:
     """Raise a ValueError unless the value can be called."""
     require(callable(value), name, value, expected)
+
+
+def by_name(name: str, value: Any, one: str) -> None:
+    """Raise a ValueError unless the value is a mapping of names to one thing or more; ``one``: what a thing is."""
+    expected = f"a mapping of names to one {one} or more"
+    instance(name, value, Mapping, expected)
+    require(len(value) > 0, name, dict(value), expected)
 
 
 def tensor(name: str, value: Any) -> Tensor:

@@ -106,8 +106,8 @@ def advise(regret: Mapping[str, Tensor], random: Tensor) -> Advice:
     typical values as in Hartigan 1969). Raises ValueError without a policy, and for regrets that are empty, have
     different lengths or are not finite.
     """
+    validation.by_name("regret", regret, "policy's regret")
     raced = {name: value for name, value in regret.items() if name != "random"} or dict(regret)
-    validation.require(len(raced) > 0, "regret", dict(regret), "of one policy or more")
     size = validation.tensor("regret of random", random).numel()
     for name, value in {**raced, "random": random}.items():
         validation.finite_tensor(f"regret of {name}", value)

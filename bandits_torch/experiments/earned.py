@@ -71,7 +71,9 @@ def best_arms(problem: Problem, horizon: int) -> Tensor:
 
 
 def summary(histories: Mapping[str, History]) -> pd.DataFrame:
-    """One row for each policy of ``histories``: mean_cumulative_regret, its standard_error, ms_per_step."""
+    """One row for each policy of ``histories``: mean_cumulative_regret, its standard_error, ms_per_step. Raises
+    ValueError for what is no mapping."""
+    validation.instance("histories", histories, Mapping, "a mapping of names to histories")
     rows = {
         name: {
             "mean_cumulative_regret": history.mean_cumulative_regret,
@@ -97,7 +99,7 @@ def standings(histories: Mapping[str, History], random: Tensor) -> tuple[pd.Data
 def per_step(histories: Mapping[str, History]) -> pd.DataFrame:
     """One row for each policy of ``histories`` and step: time, mean regret of the step, mean cumulative regret, and the
     standard error of the latter (NaN for a single replicate). Raises ValueError without a history."""
-    validation.require(len(histories) > 0, "histories", dict(histories), "of one policy or more")
+    validation.by_name("histories", histories, "history")
     parts = []
     for name, history in histories.items():
         cumulative = history.cumulative_regret

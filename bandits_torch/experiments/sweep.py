@@ -52,7 +52,7 @@ def race(
     horizon, seed, first_replicate, progress, capture) as for ``run``. Raises ValueError without a policy, and as
     ``run``.
     """
-    validation.require(len(policies) > 0, "policies", dict(policies), "at least one policy")
+    validation.by_name("policies", policies, "policy")
     histories = {}
     for name, policy in policies.items():
         how: Any = {"progress": name if progress else False, "capture": capture}
@@ -99,6 +99,10 @@ def sweep(
     Returns the histories by problem, then policy. Raises ``SweepFailed`` if cells failed, after all others have run,
     and ValueError for bad arguments.
     """
+    for kind, makers in (("problems", problems), ("policies", policies)):
+        validation.by_name(kind, makers, "setting or function")
+        for name, one in makers.items():
+            validation.function(f"{kind}[{name!r}]", one, "a setting or a function")
     cells = make_cells(problems, policies, Block(replicates, horizon, 0, seed), block, capture)
     where: Any = {"engine": engine, "threads": threads, "jobs": jobs, "out": out}
     outcomes = dict(run_cells(cells, **where, progress=progress))

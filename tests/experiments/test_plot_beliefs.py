@@ -160,7 +160,7 @@ def test_one_prior_for_all_replicates_is_drawn_as_if_each_had_said_it() -> None:
 def test_detections_of_policies_over_points_are_drawn() -> None:
     played = history(torch.zeros(2, 6, 3), best=torch.ones(2, 6), trace={"detected": DETECTED})
     assert len(plot_detections(played).lines[0].get_xdata()) == int(DETECTED.sum())
-    mark_detections(plot_regret(played), {"p": played})
+    mark_detections(plot_regret(played), played)
 
 
 def test_dots_lie_on_the_mean_curve_at_the_steps_that_detected() -> None:

@@ -67,7 +67,7 @@ def test_earlier_slices_have_seen_earlier_rewards_alone(problem) -> None:
 def test_the_policy_given_and_its_random_streams_stay_as_they_are(problem) -> None:
     policy, history = played("gp_ts", problem)
     before = policy.model.marginals()[0].clone()
-    plot_posterior(history, policy, 3)
+    plot_posterior(history, policy, np.int64(3))
     assert torch.equal(policy.model.marginals()[0], before)
 
 

@@ -21,6 +21,8 @@ from bandits_torch.experiments import (
     plot_surviving_priors,
     race,
     random_regret,
+    summary,
+    sweep,
 )
 from bandits_torch.experiments.report import write_report
 from bandits_torch.experiments.sweep import FromStep, Starts
@@ -78,9 +80,17 @@ REFUSED = [
     (lambda: plot_posterior(POINTS, OF_POINTS, 3), "history must be of arms, or of points of one"),
     (lambda: plot_posterior(POINTS, OF_POINTS, 3, arms=torch.rand(5, 3).double()), "history must be"),
     (lambda: best_arms(OVER_POINTS, 3), "problem must be one over arms, got"),
-    (lambda: per_step({}), "histories must be of one policy or more"),
+    (lambda: per_step({}), "histories must be a mapping of names to one history or more, got {}"),
+    (lambda: summary([PLAYED]), "histories must be a mapping of names to histories"),
     (lambda: random_regret(PROBLEM, 0), "horizon must be an integer >= 1"),
-    (lambda: race({}, PROBLEM, 3), "at least one policy"),
+    (lambda: race({}, PROBLEM, 3), "policies must be a mapping of names to one policy or more, got {}"),
+    (lambda: race([GP_UCB], PROBLEM, 3), "policies must be a mapping of names to one policy or more"),
+    (lambda: sweep(["gp"], {}, 3), "problems must be a mapping of names to one setting or function or more"),
+    (lambda: sweep({"a": "gp"}, {}, 3), r"problems\['a'\] must be a setting or a function, got 'gp'"),
+    (
+        lambda: advise(torch.ones(5), torch.ones(5)),
+        "regret must be a mapping of names to one policy's regret",
+    ),
     (lambda: FromStep(OVER_POINTS, 1, 60), "problem must be one over arms, got 'DynamicAckley'"),
     *(
         (lambda at=at: FromStep(PROBLEM, *at), "first|horizon")

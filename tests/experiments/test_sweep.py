@@ -286,7 +286,7 @@ def test_finished_cells_are_read_not_run(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"policies": {}}, "at least one problem and one policy"),
+        ({"policies": {}}, "policies must be a mapping of names to one setting or function or more, got {}"),
         ({"engine": "cloud"}, "engine must be one of local, processes, ray, got 'cloud'"),
         (
             {"engine": "processes", "threads": 2, "jobs": 2},

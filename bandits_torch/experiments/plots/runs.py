@@ -4,7 +4,7 @@ priors, and detected changes."""
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -277,7 +277,7 @@ def plot_starts(regret: Mapping[str, Tensor], random: Tensor, ax: Axes | None = 
 
     Raises ValueError without a policy, and for regrets of the wrong shape.
     """
-    validation.require(len(regret) > 0, "regret", dict(regret), "of one policy or more")
+    validation.by_name("regret", regret, "policy's regret")
     validation.tensor("random", random)
     for name, values in regret.items():
         validation.of_shape(f"regret of {name}", values, random.shape)
@@ -345,7 +345,7 @@ def plot_posterior(
     expected = "of arms, or of points of one dimension"
     validation.require(len(shape) == 2 or shape[-1] == 1, "history", shape, expected)
     validation.instance("policy", policy, (IndexPolicy, OnlineModel), "an IndexPolicy or an OnlineModel")
-    wanted = [steps] if isinstance(steps, int) else list(steps)
+    wanted = list(steps) if isinstance(steps, Iterable) else [steps]
     ok = bool(wanted) and not any(isinstance(step, (bool, float)) for step in wanted)
     ok = ok and wanted == sorted(set(wanted)) and wanted[0] >= 1 and wanted[-1] <= history.horizon
     validation.require(ok, "steps", steps, f"ascending integers in 1, ..., {history.horizon}")
@@ -590,18 +590,21 @@ def plot_detections(
     return ax
 
 
-def mark_detections(ax: Axes, histories: Mapping[str, History], switches: Sequence[int] = ()) -> Axes:
+def mark_detections(
+    ax: Axes, histories: History | Mapping[str, History], switches: Sequence[int] = ()
+) -> Axes:
     """Mark detections on the curves of ``plot_regret``, and the steps of the true changes.
 
     Args:
         ax: axes on which ``plot_regret`` drew these histories, in the same order.
-        histories: if the trace has ``detected`` (1 at a step that detected a change), each detection of each replicate
-            is a dot on the mean curve; coinciding dots are darker.
+        histories: by policy, or a single one; if the trace has ``detected`` (1 at a step that detected a change), each
+            detection of each replicate is a dot on the mean curve; coinciding dots are darker.
         switches: steps of the true changes, drawn as dotted vertical lines.
     """
     mark_switches(ax, switches)
-    look = looks(histories)
-    for name, history in histories.items():
+    shown = named(histories)
+    look = looks(shown)
+    for name, history in shown.items():
         if "detected" not in history.trace:
             continue
         steps = (traced(history, "detected") > 0).nonzero()[:, 1]
