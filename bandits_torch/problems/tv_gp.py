@@ -121,12 +121,10 @@ class DriftingPath:
         """f_step, (replicates, N), on the device and in the dtype of ``like``: a view of its block."""
         number, place = divmod(step - 1, _BLOCK_STEPS)
         if number not in self._blocks:
-            self._blocks[number] = self._block(number).to(like)
+            self._blocks[number] = self._block(number)
             for old in [n for n in self._blocks if n not in (number - 1, number)]:
                 del self._blocks[old]
-        block = self._blocks[number]
-        if block.device != like.device or block.dtype != like.dtype:  # the problem has moved since then
-            block = self._blocks[number] = block.to(like)
+        block = self._blocks[number] = self._blocks[number].to(like)  # the problem may have moved
         return block[place]
 
     def _block(self, number: int) -> Tensor:

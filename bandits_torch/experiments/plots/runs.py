@@ -494,9 +494,8 @@ def plot_priors(histories: Mapping[str, History], names: Sequence[str] | None = 
     axes = figure.subplots(len(played), 2, squeeze=False, sharey=True, width_ratios=[4, 1])
     for (left, right), (name, prior) in zip(axes, played.items(), strict=True):
         shares = torch.stack([(prior == p).double().mean(0) for p in range(count)])  # P x T
-        _heat(left, shares)
+        _heat(left, shares, names, fontsize=6)
         left.set_title(name, loc="left", fontsize=10)
-        left.set_yticks(range(count), _ticks(count, names), fontsize=6)
         right.barh(range(count), shares.mean(-1).numpy(), color=COLOURS[0])
         right.set_xlim(0, 1)
         if "surviving" in histories[name].trace:
@@ -531,8 +530,7 @@ def plot_surviving_priors(
     validation.require(fits, "names", names, f"None or {count} names, one for each prior")
     gone = torch.stack([(dropped == p).cummax(-1).values for p in range(count)])  # P x S x T
     ax = axes_or_new(ax, height=1.4 + 0.22 * count)
-    image = _heat(ax, 1.0 - gone.double().mean(1))
-    ax.set_yticks(range(count), _ticks(count, names), fontsize=8)
+    image = _heat(ax, 1.0 - gone.double().mean(1), names, fontsize=8)
     ax.figure.colorbar(image, ax=ax, label="share of replicates", pad=0.02)
     ((name, _),) = named(history).items()
     finish(ax, title_of({name: history}, f"priors that {name} has not dropped"), "step", "prior")
@@ -540,19 +538,17 @@ def plot_surviving_priors(
     return ax
 
 
-def _heat(ax: Axes, shares: Tensor) -> AxesImage:
-    """Draw shares (P, T) as depth of colour, averaged over the steps of each of at most 500 columns."""
+def _heat(ax: Axes, shares: Tensor, names: Sequence[str] | None, fontsize: int) -> AxesImage:
+    """Draw shares (P, T) of P priors as depth of colour, averaged over the steps of each of at most 500 columns."""
     P, T = shares.shape
     steps = -(-T // _MOST_COLUMNS)  # of a column
     columns = torch.nn.functional.avg_pool1d(shares, steps, ceil_mode=True).numpy()
     extent = (0.5, columns.shape[1] * steps + 0.5, P - 0.5, -0.5)
     image = ax.imshow(columns, "Blues", aspect="auto", vmin=0, vmax=1, extent=extent, interpolation="nearest")
     ax.set_xlim(0.5, T + 0.5)
+    labels = [str(p) if names is None else f"{p}  {names[p]}" for p in range(P)]
+    ax.set_yticks(range(P), labels, fontsize=fontsize)
     return image
-
-
-def _ticks(count: int, names: Sequence[str] | None) -> list[str]:
-    return [str(p) if names is None else f"{p}  {names[p]}" for p in range(count)]
 
 
 def plot_detections(
