@@ -399,16 +399,17 @@ NO_READING = [
     (NAMED, {"arm": 3}, "arm must be the name of a column, or None"),
     (NAMED, {"arm": "reward"}, "columns must be different"),
     (NAMED, {"time": "who", "time_column": "time"}, "time must be left out if time_column is given"),
-    (NAMED, {"arm_names": 5}, "arm_names must be a list of names"),
-    (NAMED, {"arm_names": "ab"}, "arm_names must be a list of names"),
+    (NAMED, {"arm_names": 5}, r"arm_names must be with all arms of the file \(lacks a, b\), got \['5'\]"),
+    (NAMED, {"arm_names": [None]}, "arm_names must be names, a sequence or one string with commas, or None"),
+    (NAMED, {"arm_names": torch.ones(2)}, "arm_names must be names"),
     (NAMED, {"encoding": 5}, "encoding must be one that Python knows"),
     (f"{NAMED}3,a,\n", {}, r"row 3, column 'reward' must not be empty \(leave out pulls of which"),
     ("time,what,who,reward\n1,a,x,2\n2,b,y,3\n", {}, "arm must be the name of a column, got None"),
     (MORE, {"contexts": ["agee"]}, "contexts .*'agee'"),
     (MORE, {"contexts": ["arm"]}, "contexts must be no column of time, arm, reward or propensity"),
     (MORE, {"contexts": ["screen", "age"]}, r"contexts must be \['screen'\] alone, or columns of numbers"),
-    (MORE, {"contexts": "age"}, "contexts must be a list of names of columns"),
-    (MORE, {"contexts": 5}, "contexts must be a list of names of columns"),
+    (MORE, {"contexts": "agee"}, "contexts .*'agee'"),
+    (MORE, {"contexts": True}, "contexts must be names, a sequence or one string with commas, or None"),
     (MORE, {"contexts": ["age", "age"]}, "contexts must be different"),
 ]
 
@@ -418,6 +419,16 @@ def test_columns_that_cannot_be_are_refused_by_name(text, wrong, said, tmp_path)
     (tmp_path / "log.csv").write_text(text, encoding="utf-8")
     with pytest.raises(ValueError, match=said):
         read_log(tmp_path / "log.csv", **wrong)
+
+
+def test_names_of_a_log_may_be_one_string_with_commas(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text(MORE, encoding="utf-8")
+    log = read_log(path, contexts="age", arm_names="b, a")
+    assert log.arm_names == ("b", "a")
+    assert log.contexts.tolist() == [[20.0], [40.0]]
+    looked = call("look", path, "--option", "contexts=age", "--option", "arm_names=b,a").output
+    assert "Numbers of a context: 1." in looked
 
 
 def test_a_log_of_several_pulls_of_an_arm_at_a_time_is_no_table(tmp_path):

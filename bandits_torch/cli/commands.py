@@ -236,9 +236,8 @@ def value(
 
     keys = [key for key in signature(read_log).parameters if key not in ("path", "contexts")]
     reading = send_options(option, {"the log": keys})["the log"]
-    under = [one.strip() for one in contexts.split(",")] if contexts else ()
     with says_option(keys):
-        pulls = read_log(log, contexts=under, **reading)
+        pulls = read_log(log, contexts=contexts, **reading)
     rows, refused = [("the log", f"{float(pulls.rewards.mean()):.4g}")], []
     for name in names:
         try:

@@ -27,7 +27,7 @@ from bandits_torch.problems.table_files import (
     read_times,
     words,
 )
-from bandits_torch.problems.tables import REWARD_NAMES, RewardTable, table_of
+from bandits_torch.problems.tables import REWARD_NAMES, RewardTable, names_given, table_of
 
 _ARM = ("arm", "arms", "action", "variant", "choice", "item")
 _PROPENSITY = ("propensity", "propensities", "probability", "prob", "p")
@@ -186,8 +186,8 @@ def read_log(
     reward: str | None = None,
     propensity: str | None = None,
     available: str | None = None,
-    contexts: Sequence[str] = (),
-    arm_names: Sequence[str] | None = None,
+    contexts: Sequence[str] | str | None = None,
+    arm_names: Sequence[str] | str | None = None,
     time: str | None = None,
     separator: str | None = None,
     decimal: str | None = None,
@@ -206,10 +206,10 @@ def read_log(
             propensities, probability, prob or p, if there is one.
         available: the column that lists the arms that could be pulled, separated by |, ; or commas. None: one called
             available, available_arms, arms_available or eligible, if there is one.
-        contexts: names of the columns that were known before each choice: columns of numbers, or one column of text,
-            whose different entries are then numbered in alphabetical order.
-        arm_names: all arms, in order; None: those pulled or available, by size if all are numbers, else in alphabetical
-            order.
+        contexts: names of the columns that were known before each choice (a sequence, or one string with commas):
+            columns of numbers, or one column of text, whose different entries are then numbered in alphabetical order.
+        arm_names: all arms, in order (likewise); None: those pulled or available, by size if all are numbers, else in
+            alphabetical order.
         time: another name of the argument ``time_column``.
         separator, decimal, encoding: as for ``read_table``.
 
@@ -222,14 +222,11 @@ def read_log(
     validation.require(
         time is None or time_column == "auto", "time", time, "left out if time_column is given"
     )
-    listed = isinstance(contexts, Iterable) and not isinstance(contexts, str)
-    validation.require(listed, "contexts", contexts, "a list of names of columns")
-    listed = arm_names is None or (isinstance(arm_names, Iterable) and not isinstance(arm_names, str))
-    validation.require(listed, "arm_names", arm_names, "a list of names, or None")
+    under, every = names_given("contexts", contexts) or [], names_given("arm_names", arm_names)
     as_text = {*_ARM, *_AVAILABLE} | {name.lower() for name in (arm, available) if name}
     reading: Any = {"separator": separator, "encoding": encoding, "decimal": decimal}
     frame, _, mark = read_frame(path, (), as_text, kinds=(*TEXT, ".parquet"), **reading)
-    return _log_of(frame, mark, time or time_column, columns, [*contexts], arm_names)
+    return _log_of(frame, mark, time or time_column, columns, under, every)
 
 
 def read_data(path: str | Path, **reading: Any) -> RewardTable | Log:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -398,7 +398,7 @@ def read_table(
     """
     empty = Missing.of(missing)
     validation.instance("long", long, (bool, str), "True, False or 'ARM,REWARD'")
-    asked, ignored = _names_given("rewards", rewards), _names_given("ignore", ignore) or []
+    asked, ignored = names_given("rewards", rewards), names_given("ignore", ignore) or []
     both = [name for name in ignored if name in (asked or [])]
     validation.require(not both, "ignore", both, "other columns than rewards")
     arms = _ARM_NAMES if long is True else {long.partition(",")[0].strip().lower()} if long else set()
@@ -439,15 +439,16 @@ def table_of(
     return table.forward_filled() if empty.treatment == "forward-fill" else table
 
 
-def _names_given(argument: str, given: Any) -> list[str] | None:
+def names_given(argument: str, given: Any) -> list[str] | None:
     """The names in a sequence or in one string with commas; None for None."""
     if given is None:
         return None
     if isinstance(given, str) or validation.is_number(given):  # on the command line 7 is a number
         return [name.strip() for name in str(given).split(",")]
-    several = isinstance(given, Sequence) and all(isinstance(name, str) for name in given)
-    validation.require(several, argument, given, "names, a sequence or one string with commas, or None")
-    return list(given)
+    names = list(given) if isinstance(given, Iterable) else [None]
+    ok = all(isinstance(name, str) or validation.is_number(name) for name in names)
+    validation.require(ok, argument, given, "names, a sequence or one string with commas, or None")
+    return list(map(str, names))
 
 
 def _wide_table(
