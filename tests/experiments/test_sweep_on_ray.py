@@ -23,7 +23,8 @@ def test_one_command_sweeps_on_ray_what_the_local_runner_sweeps_bit_for_bit(tmp_
     assert done.returncode == 0, done.stderr
     problems = {name: ProblemSetting(name, {"num_arms": 10}) for name in ("switching", "tv-gp")}
     policies = {name: RecipeSetting(name) for name in ("random", "gp_ts")}
-    sweep(problems, policies, 20, replicates=3, block=2, seed=7, out=tmp_path / "here")
+    how = {"replicates": 3, "block": 2, "seed": 7, "capture": "auto"}  # "auto" is the command's default
+    sweep(problems, policies, 20, **how, out=tmp_path / "here")
     on_ray = {path.name: History.load(path) for path in (tmp_path / "cells").iterdir()}
     here = {path.name: History.load(path) for path in (tmp_path / "here").iterdir()}
     assert len(here) == 8
