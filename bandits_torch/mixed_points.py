@@ -300,12 +300,15 @@ def policy_over(
         initial: number of Sobol points played first; None: 2 (d + 1).
         standardise: whether the policy learns standardised rewards (``StandardisedPolicy``).
 
-    Raises ValueError if ``build`` does not return a ``Policy``, or one whose points must not be rounded, or one that
-    learns only points which it chose itself.
+    Raises ValueError if ``build`` does not return a ``Policy``, or one of several replicates, over arms or another
+    space, one whose points must not be rounded, and one that learns only points which it chose itself.
     """
     initial = 2 * (space.dim + 1) if initial is None else initial
     policy = build(space.domain(), search=MixedSearch(initial=initial, space=space), seed=seed)
     validation.instance("policy", policy, Policy, "a function that returns a Policy")
+    fits = policy.replicates == 1 and policy.dim == space.dim
+    expected = f"of one replicate over points of {space.dim} dimension(s)"
+    validation.require(fits, "policy", policy, expected)
     policy.check_rounding(space.rounds_to)
     others = not getattr(policy.innermost, "needed", ())  # names in ``Choice.why`` that ``learn`` reads
     validation.require(others, "policy", policy, "one that learns points which it did not choose")

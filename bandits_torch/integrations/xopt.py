@@ -87,7 +87,7 @@ class TimeVaryingUCBGenerator(Generator):
 
     width: PositiveFloat = 1.0
     clock: Literal["shots", "time"] = "shots"
-    added_time: float = Field(default=0.0, ge=0.0)
+    added_time: float = Field(default=0.0, ge=0.0, allow_inf_nan=False)
     max_travel_distances: list[float] | None = None
     move_price: float = Field(default=0.0, ge=0.0, allow_inf_nan=False)
     capacity: int = Field(default=200, ge=2)

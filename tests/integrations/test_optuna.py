@@ -366,8 +366,11 @@ def test_a_study_of_the_same_name_that_is_another_is_learned_anew(deleted):
 def test_why_a_policy_cannot_be_built_is_said_of_every_trial():
     priors = [CandidatePrior(RBFKernel().double())] * 2
     of_priors = functools.partial(recipes.mle_gp_ucb, priors=priors, noise_variance=0.1, horizon=9)
+    one_column = r"policy must be of one replicate over points of 1 dimension\(s\), got"
     for build, said in (
         (recipes.tv_gp_ucb, "kernel"),
+        (functools.partial(recipes.auto, replicates=2), one_column),
+        (lambda domain, search, seed: recipes.auto(5), one_column),
         (of_priors, "policy must be one that learns points which it did not choose"),
     ):
         study = study_of(BanditSampler(build, seed=0))

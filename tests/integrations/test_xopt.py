@@ -396,9 +396,10 @@ def test_what_it_cannot_do_is_refused():
         generator(problem(objectives={"f": "MINIMIZE", "g": "MAXIMIZE"}))
     with pytest.raises(ValueError, match=r"objectives\['f'\] must be MINIMIZE or MAXIMIZE"):
         generator(problem(objectives={"f": "EXPLORE"}))
-    for options in ({"width": -1.0}, {"capacity": 1}, {"clock": "day"}, {"seed": -1}, {"added_time": -1.0}):
-        with pytest.raises(ValueError, match=next(iter(options))):
-            TimeVaryingUCBGenerator(vocs=problem(), **options)
+    bad = [("width", -1.0), ("capacity", 1), ("clock", "day"), ("seed", -1)]
+    for name, value in [*bad, ("added_time", -1.0), ("added_time", math.inf)]:
+        with pytest.raises(ValueError, match=name):
+            TimeVaryingUCBGenerator(vocs=problem(), **{name: value})
     limited = problem(constraints={"c": ["LESS_THAN", 0.5]})
     for message, options in {
         "max_travel_distances must be one for each of": {"max_travel_distances": [0.1]},
