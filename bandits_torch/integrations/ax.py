@@ -129,7 +129,7 @@ class BanditNode(ExternalGenerationNode):
             for arm in trial.arms:
                 (completed if done else other).add(self._values(arm.parameters))
                 value = values.get((index, arm.name), math.nan)
-                if done and abs(value) <= largest:
+                if done and abs(value) <= largest and arm not in trial.abandoned_arms:
                     found[index, arm.name] = value
                 elif not trial.status.is_terminal:
                     self._running.append(arm.parameters)

@@ -4,6 +4,7 @@ import functools
 import math
 import time
 
+import pandas as pd
 import pytest
 from gpytorch.kernels import RBFKernel
 
@@ -12,6 +13,7 @@ pytest.importorskip("ax", reason='Ax is not installed: pip install ".[ax]"')
 from ax.adapter.registry import Generators
 from ax.api.client import Client
 from ax.api.configs import ChoiceParameterConfig, RangeParameterConfig
+from ax.core.data import Data
 from ax.core.metric import Metric
 from ax.core.objective import Objective
 from ax.core.optimization_config import OptimizationConfig
@@ -199,6 +201,22 @@ def test_a_node_that_goes_on_to_another_experiment_begins_again():
     play(client_of(node), 2, lambda index, values: 2.0)
     assert policy.times == [0.0, 1.0]
     assert [(one.time, float(one.reward)) for one in policy.learned] == [(0.0, -2.0)]
+
+
+def test_an_arm_of_a_batch_that_was_abandoned_counts_as_a_failure():
+    policy = Recorded()
+    client = client_of(BanditNode(policy))
+    (run,) = client._generation_strategy.gen(client._experiment, n=3)[0]
+    trial = client._experiment.new_batch_trial(generator_run=run).mark_running(no_runner_required=True)
+    rows = [{"arm_name": arm.name, "mean": float(k), "sem": 0.0} for k, arm in enumerate(trial.arms)]
+    about = {"trial_index": trial.index, "metric_name": "loss", "metric_signature": "loss"}
+    client._experiment.attach_data(Data(df=pd.DataFrame([row | about for row in rows])))
+    trial.mark_arm_abandoned(trial.arms[1].name)
+    trial.mark_completed()
+    client.get_next_trials(1)
+    assert [float(one.reward) for one in policy.learned] == [0.0, -2.0]
+    (pending,) = policy.pending[-1]
+    assert float(pending.arm) == pytest.approx(trial.arms[1].parameters["x"])
 
 
 def test_values_that_no_policy_can_learn_count_as_failures():
