@@ -39,7 +39,7 @@ SEED = click.option(
     "--seed",
     type=click.IntRange(0),
     default=0,
-    help="Seed of all random numbers: the same gives the same results.",
+    help="Seed of all random numbers; the same seed gives the same results.",
 )
 REPORT = "Folder for regret.csv, regret.png, report.html and run.json."
 
@@ -80,8 +80,8 @@ def _resume_or_overwrite(context: click.Context, option: click.Parameter, value:
 
 def capture(by_default: str, **more: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Whether steps are played in blocks where that is faster."""
-    words = "Play steps in blocks where that is faster: the same results up to rounding"
-    extra = "The extra `fast` makes it several times faster; it compiles once, for up to a minute."
+    words = "Play steps in blocks where that is faster, with the same results up to rounding"
+    extra = "The extra `fast` makes blocks several times faster; the first run compiles for up to a minute."
     return click.option("--capture/--no-capture", help=f"{words}{by_default}. {extra}", **more)
 
 
@@ -110,7 +110,7 @@ OVERWRITE = "Overwrite the results or checkpoints of another race in OUT."
 @SEED
 @click.option("--device", default="cpu", help="cpu or cuda.")
 @threads_option(
-    help="CPU threads; by default OMP_NUM_THREADS or MKL_NUM_THREADS, else one for short steps, otherwise all."
+    help="CPU threads; by default OMP_NUM_THREADS or MKL_NUM_THREADS. If neither is set: one for short steps, else all."
 )
 @click.option("--out", type=FILE, default=Path("race"), help=REPORT)
 @click.option(
@@ -223,7 +223,7 @@ def look(data: Path, plot: Path | None, option: tuple[str, ...]) -> None:
 def value(
     log: Path, policies: str, contexts: str | None, option: tuple[str, ...], replays: int, seed: int
 ) -> None:
-    """Estimate what policies would have earned per step of LOG, and compare it with what was earned.
+    """Estimate what policies would have earned per step of LOG, and compare it with what the log earned.
 
     LOG is a CSV or Parquet file with one row per pull: time, arm and reward. Unless arms were drawn uniformly,
     another column gives the propensity, the probability with which the arm was drawn. Intervals are 90 % intervals. A
@@ -415,8 +415,8 @@ def _print_table(head: tuple[str, str], rows: list[tuple[str, str]]) -> None:
 def rerun(record: Path, out: Path, data: Path | None, overwrite: bool) -> None:
     """Repeat a race from RECORD, the run.json of a race, and print whether the regret is the same.
 
-    With the same versions, device and kind of machine, both with the extra `fast` or both without, regret.csv is
-    identical. The exit code is 1 if the regret of a replicate differs.
+    regret.csv is identical if versions, device and kind of machine are the same, and the extra `fast` is installed in
+    both cases or in neither. The exit code is 1 if the regret of a replicate differs.
     """
     from bandits_torch.cli.play import play_again
 

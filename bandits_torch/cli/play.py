@@ -90,7 +90,7 @@ def play(
         names, why = policies_for(found)
         options = {"problem": asked.options["problem"], **{name: {} for name in names}}
         asked = replace(asked, policies=names, options=options)
-        click.echo(f"{why}: {', '.join(names)} are raced; --policies names others.")
+        click.echo(f"{why}: {', '.join(names)} are raced; --policies selects others.")
     click.echo("\n".join([*problem.summary(), *unseen_cycles(problem, found), ""]), nl=False)
     by_default = not asked.horizon
     if by_default:  # all rows of a record
@@ -148,7 +148,7 @@ def _problem(asked: Race) -> Problem:
     """Build the problem. Errors about the reading of a table name the command-line option."""
     device = torch.device(asked.device)
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError(f"device {asked.device!r} is not there: torch sees no CUDA device")
+        raise ValueError(f"device {asked.device!r} is not available: torch finds no CUDA device")
     settable = () if asked.data is None else catalogue().problems[asked.problem].options
     with says_option(settable):
         problem = problems.make(
@@ -186,7 +186,7 @@ def _how_long(asked: Race, problem: Problem) -> str:
     seconds *= 2 if starts else 1
     unit, size = unit_of(seconds)
     steps = f"{asked.horizon} steps of {counted(len(asked.policies), 'policy', 'policies')}{plays}"
-    return f"{steps}: about {counted(float(f'{seconds / size:.2g}'), unit)}; --horizon plays fewer"
+    return f"{steps}: about {counted(float(f'{seconds / size:.2g}'), unit)}; --horizon sets fewer steps"
 
 
 def _how_to_go_on(
@@ -200,7 +200,7 @@ def _how_to_go_on(
         said += "".join(f", {words}" for words in interrupt.args)
         kept += [f"the last checkpoint of {name}"] if folder.checkpoint(name).exists() else []
     if every is None:
-        return f"{said}: nothing is kept; with --checkpoint STEPS a race keeps what it has, for --resume to go on"
+        return f"{said}: nothing is kept; a race with --checkpoint STEPS can be continued with --resume"
     are = "are" if played > 1 or len(kept) > 1 else "is"
     where = f"{' and '.join(kept)} {are} kept in {str(folder.kept)!r}" if kept else "nothing is kept yet"
     return f"{said}: {where}; continue with the same command and --resume"
@@ -413,7 +413,7 @@ def enter(
     its files must not be used: ``foreign`` ones, which no race or sweep wrote; or those of work that is ``unfinished``,
     in words, with how to begin again, or of ``other`` work. ``over``: whether the work asked for is complete."""
     if over and resume:
-        click.echo(f"nothing to resume: the {work} in {out} is over", err=True)
+        click.echo(f"nothing to resume: the {work} in {out} is complete", err=True)
         return "over"
     place = f"got {str(out)!r}"
     if foreign:

@@ -304,8 +304,8 @@ def unseen_cycles(problem: Problem, found: Diagnosis | None) -> list[str]:
         return []
     steps = f"{found.periods[0].rounded(found.rows * found.gap, found.gap):.6g}"
     return [
-        f"no cycle is taken from the rows learned from, so one of {steps} steps counts as change; --option "
-        f"problem.cycles={steps} gives it to auto"
+        f"the rows that are not played show no cycle, so the cycle of {steps} steps counts as change; --option "
+        f"problem.cycles={steps} passes it to auto"
     ]
 
 
@@ -446,7 +446,7 @@ def advice_of_record(
         return [*lines, "No policy is advised."]
     why = f"lost least{'' if advice.taken == whole.policy else ' of those left'}, {once}"
     why = "needs the least prior knowledge" if advice.taken == "auto" else why
-    take = "Of these take" if advice.verdict == "tie" and advice.taken in advice.tied else "Take"
+    take = "Of these, take" if advice.verdict == "tie" and advice.taken in advice.tied else "Take"
     return [*lines, f"{take} {advice.taken}, which {why}."]
 
 
@@ -469,7 +469,7 @@ def advice_of_replicates(advice: Advice) -> list[str]:
         ]
     lines = _sentences(advice, f"over {advice.units} replicates")
     tied = advice.verdict == "tie" and "auto" in advice.tied
-    return [*lines, "Of these auto needs the least prior knowledge."] if tied else lines
+    return [*lines, "Of these, auto needs the least prior knowledge."] if tied else lines
 
 
 def _sentences(advice: Advice, basis: str) -> list[str]:
@@ -489,13 +489,13 @@ def _sentences(advice: Advice, basis: str) -> list[str]:
             f"No policy is surely the best: {alike} cannot be told apart. {basis.capitalize()}, "
             f"{advice.policy} lost {level}{_against_next(advice)}."
         ]
-    certain = "is sure" if advice.verdict == "sure" else "is likely, not sure"
-    of = f" of the {advice.rivals}" if advice.rivals > 1 else ", better than chance,"
+    certain = "surely" if advice.verdict == "sure" else "likely, but not surely,"
+    rank = f"the best of the {advice.rivals}" if advice.rivals > 1 else "better than chance"
     percent = f"{math.floor(100 * advice.confidence)} %" if advice.confidence <= 0.99 else "above 99 %"
     lead = f"Take {advice.policy}: {basis}, it lost {level}"
     return [
-        f"{lead}{_against_next(advice)}. That it is the best{of} {certain}: confidence {percent}. "
-        "Rare heavy losses that none of these plays showed are not counted."
+        f"{lead}{_against_next(advice)}. It is {certain} {rank}: confidence {percent}. "
+        "This does not account for rare heavy losses that none of these plays showed."
     ]
 
 

@@ -245,8 +245,8 @@ class Earned:
         """A sentence: what a policy earned, compared with ``random``, ``best_arm`` and ``attainable``."""
         total = self.total(self.policies[name])
         what = f"{total} conversions" if self.noun == "conversions" else f"a {self.noun} of {total}"
-        words = f"{name} earned {what} in {self.steps} steps, "
-        words += f"drawing arms at random {self.total(self.random)} ({self.above_random(self.policies[name])}"
+        words = f"{name} earned {what} in {self.steps} steps. "
+        words += f"Drawing arms at random earned {self.total(self.random)} ({self.above_random(self.policies[name])}"
         interval = self.more[name]
         if interval is not None:
             low, high = (self.above_random(self.random + end) for end in interval)
@@ -256,8 +256,8 @@ class Earned:
             words += f"; the best single arm in hindsight, {self.best_arm[0]}, {self.total(self.best_arm[1])}"
         chosen = ", chosen without its noise," if self.noisy else ""
         share = self.share(self.policies[name])
-        got = f": {name} got {share} of what could be gained" if share else ""
-        return f"{words}; the best arm of every step{chosen} {self.total(self.attainable)}{got}."
+        got = f" So {name} got {share} of what could be gained." if share else ""
+        return f"{words}; the best arm of every step{chosen} {self.total(self.attainable)}.{got}"
 
     def about_regret(self) -> list[str]:
         """What regret against a noisy maximum means, and how ``attainable`` was found; empty for a simulation."""

@@ -352,15 +352,17 @@ def _said_of_change(history: History) -> str:
     if restarts:
         last = int(grown.any(0).nonzero().max()) + 2 if bool(grown.any()) else 1
         restarted = (
-            f" Models that fell behind were restarted {counted(restarts, 'time')}, the last at step {last}: these have "
-            "forgotten earlier rewards."
+            f" Models that predicted poorly were restarted {counted(restarts, 'time')}, the last at step {last}; a "
+            "restarted model has forgotten earlier rewards."
         )
     if half > history.horizon:
         always = _half_life(float(rates[:, quarter - 1 :].median(0).values.max())) > history.horizon
-        kept = ": what it saw first still counts" if always and not restarts else ""
-        return f"Over the last quarter it believed that hardly anything changes{kept}.{restarted}"
+        kept = ": its first rewards still count" if always and not restarts else ""
+        return (
+            f"Over the last quarter of the steps it inferred that hardly anything changes{kept}.{restarted}"
+        )
     return (
-        f"Over the last quarter it believed in a rate of {rate:.2g} a step: the values of an arm "
+        f"Over the last quarter of the steps it inferred a rate of change of {rate:.2g} a step: the values of an arm "
         f"{counted(max(1, round(half)), 'step')} apart have a correlation of 1/2.{restarted}"
     )
 

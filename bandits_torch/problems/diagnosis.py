@@ -57,8 +57,8 @@ class Diagnosis:
         best_arm: name and mean reward per row of the arm that earns most in hindsight; a row without its reward counts
             with the mean of the others.
         best_fixed: mean reward per row of the best arm of the last 10 000 rows, computed likewise.
-        best_moving: estimated mean reward per row, there, of the arms that are best by the other rows
-            (``smoothing.best_smoothed``).
+        best_moving: estimated mean reward per row of the last 10 000 rows, if in each row the arm is pulled that is
+            best by the other rows (``smoothing.best_smoothed``).
         moving_interval: 90 % interval of the mean of what these arms paid minus ``best_fixed``. ``best_moving`` minus
             ``best_fixed`` need not be its middle.
         bandwidth: width of the smoothing, in units of the times; None: all rows have the same weight.
@@ -122,13 +122,13 @@ class Diagnosis:
             )
         if self.noise is None or self.noise_interval is None:
             needed = f"{_FEWEST} rows are needed where an arm has a reward, and also before and after"
-            yield f"Noise: cannot tell; {needed}."
+            yield f"Noise: unknown; {needed}."
         else:
             low, high = self.noise_interval
             yield (
                 f"Noise: standard deviation {written(self.noise, 3)} (90 % interval: {written(low, 3)} to "
                 f"{written(high, 3)}). "
-                "What changes from row to row and back counts as noise."
+                "Changes that last a single row count as noise."
             )
         if self.outliers is not None and self.outliers >= _HEAVY:
             yield (
@@ -136,10 +136,10 @@ class Diagnosis:
                 "the noise has heavy tails. An outlier is not called a jump."
             )
         if self.correlation is not None:
-            shares = "they share something" if self.shared else "chance can explain that"
+            shares = "more than chance explains" if self.shared else "chance can explain that"
             yield f"Rewards of two arms have a mean correlation of {self.correlation:.2f}: {shares}."
         elif self.arms > 1:
-            yield f"What arms share: cannot tell; {_FEWEST} rows with two arms that vary are needed."
+            yield f"Correlation between arms: unknown; {_FEWEST} rows with two arms that vary are needed."
         yield from (self._of_cycles(), self._of_drift(), self._of_jumps())
         best = None if self.best_arm is None else self.best_arm[1]
         means = (self.random, best, self.best_fixed, self.best_moving)
@@ -153,13 +153,13 @@ class Diagnosis:
             )
         if self.best_moving is not None and self.best_fixed is not None and self.moving_interval is not None:
             low, high = self.moving_interval
-            last = f"In the last {_ROWS:,} rows, m".replace(",", " ", 1) if self.rows > _ROWS else "M"
-            gain = "no gain by following a change is sure"
+            last = f"In the last {_ROWS:,} rows, p".replace(",", " ", 1) if self.rows > _ROWS else "P"
+            gain = "no gain from following the change is certain"
             if low > 0:
-                gain = f"{written(low, 3)} to {written(high, 3)} a row more is to be gained by following the change"
+                gain = f"following the change gains {written(low, 3)} to {written(high, 3)} a row"
             yield (
-                f"{last}oving to the best arm of the time, as smoothed rewards of other rows tell it, earns "
-                f"{written(self.best_moving, digits)} a row; staying at the best single arm "
+                f"{last}ulling in each row the arm that is best by the smoothed rewards of the other rows earns "
+                f"{written(self.best_moving, digits)} a row; always pulling the best single arm earns "
                 f"{written(self.best_fixed, digits)}: {gain}."
             )
 
@@ -173,17 +173,21 @@ class Diagnosis:
         if sentences:
             every = (*self.periods, *self.own_periods.values())
             edges = any(map(self._part_of_another, every))
-            shape = " What is 1/n of a cycle belongs to its shape, as edges do." if edges else ""
+            shape = (
+                " A period of 1/n of a cycle describes the shape of that cycle, such as edges."
+                if edges
+                else ""
+            )
             more = len(self.own_periods) - _MOST_OF_ONE_ARM
             if more > 0:
                 rest = "a cycle of 1 more arm" if more == 1 else f"cycles of {more} more arms"
                 sentences[-more:] = [f"{rest} alone"]
             return f"Cycles: {'; '.join(sentences)}.{shape}"
         if self.rows < _FEWEST:
-            return "Cycles: cannot tell, the record is short."
+            return "Cycles: unknown, because the record is too short."
         length = "" if self.unit == "rows" else f" ({self.span(self.record)})"
-        last = f" in the last {ROWS} rows{length}, which alone are searched" if self.rows > ROWS else ""
-        return f"Cycles: none is clear beside drift{last}."
+        last = f" in the last {ROWS} rows{length}; earlier rows are not searched" if self.rows > ROWS else ""
+        return f"Cycles: none that drift does not explain{last}."
 
     def _part_of_another(self, one: Period) -> str:
         """``", 1/n of"`` a longer common cycle, or an empty string."""
@@ -195,17 +199,17 @@ class Diagnosis:
 
     def _of_drift(self) -> str:
         if self.drift is None:
-            return "Drift: cannot tell, the record is short."
+            return "Drift: unknown, because the record is too short."
         if self.drift == 0:
-            return "Drift: none that is clear: between jumps and beside cycles, levels stay."
+            return "Drift: not significant; apart from jumps and cycles, levels are constant."
         rows = "100 rows" if self.unit == "rows" else f"100 rows ({self.span(100 * self.gap)})"
-        return f"Drift: levels wander by about {written(self.drift, 3)} (standard deviation) in {rows}."
+        return f"Drift: levels change by about {written(self.drift, 3)} (standard deviation) in {rows}."
 
     def _of_jumps(self) -> str:
         if self.jumps is None:
-            return "Jumps: cannot tell, the record is short."
+            return "Jumps: unknown, because the record is too short."
         if not self.jumps:
-            return "Jumps: none that is clear beside drift and noise."
+            return "Jumps: none that drift and noise do not explain."
         sentences = []
         for (before, after), arms in zip(self.jump_times, self.jump_arms, strict=True):
             which = f" ({some(arms, 3)})" if arms else ""

@@ -87,7 +87,7 @@ def test_an_error_of_another_kind_within_a_policy_is_one_clear_line_too(monkeypa
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--device", "cuda"], "device 'cuda' is not there: torch sees no CUDA device"),
+        (["--device", "cuda"], "device 'cuda' is not available: torch finds no CUDA device"),
         (["--out", "taken"], "taken: File exists"),
         (
             ["--policies", "random,et_gp_ucb", "--option", "et_gp_ucb.width=-1"],

@@ -39,7 +39,7 @@ def test_a_planted_winner_is_advised_and_its_lines_work(tmp_path):
     output, advice, page = raced(tmp_path, shops(500), "--policies", GOOD_AND_BAD, *OPTIONS)
     assert "Take gp_ucb: over 8 plays from different starts of the record, 50 rows each, it lost" in output
     assert "less than sw_gp_ucb (90 % interval:" in output
-    assert "That it is the best of the 2 is sure: confidence above 99 %." in output
+    assert "It is surely the best of the 2: confidence above 99 %." in output
     assert (advice["verdict"], advice["policy"], advice["next"]) == ("sure", "gp_ucb", "sw_gp_ucb")
     assert advice["less"][1] > 0
     assert advice["python"] in output
@@ -124,7 +124,7 @@ def test_a_tie_is_auto_and_nobody_who_was_stuck(tmp_path):
         "Do not take igp_ucb: played once through all 320 rows, it pulled only 'shop 1' from step" in output
     )
     assert "lost more than twice what auto did." in output
-    assert "Of these take auto, which needs the least prior knowledge." in output
+    assert "Of these, take auto, which needs the least prior knowledge." in output
     assert 'recipes.build("auto"' in advice["python"]
     run = json.loads((tmp_path / "out" / "run.json").read_text())
     where = advice["stuck"]["igp_ucb"]
@@ -161,9 +161,9 @@ def test_all_rows_of_a_record_are_played_and_how_long_that_takes_is_said_beforeh
     assert "260 rows learned from, 1040 played\n" in output
     assert "replay: 1040 steps, 1 replicate" in output
     plays = "1040 steps of 2 policies, each once through and once from 10 starts"
-    said = re.search(rf"{plays}: about [\d.]+ (second|minute)s?; --horizon plays fewer", output)
+    said = re.search(rf"{plays}: about [\d.]+ (second|minute)s?; --horizon sets fewer steps", output)
     assert output.index(said[0]) < output.index("regret to")
     assert json.loads((tmp_path / "out" / "run.json").read_text())["horizon"] == 1040
     output, _, _ = raced(tmp_path / "few", shops(1300), *asked, "--horizon", 100)
     assert "260 rows learned from, 100 played, 940 left out by the horizon" in output
-    assert "--horizon plays fewer" not in output
+    assert "--horizon sets fewer steps" not in output

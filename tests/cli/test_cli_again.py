@@ -147,7 +147,7 @@ def test_who_stops_a_race_is_told_how_far_it_came_what_is_kept_and_how_to_go_on(
     assert "after step 16 of 40: 1 policy played is kept in" in done.stderr
     done = cut_off(tmp_path / "lost", every=None)
     assert done.stderr == (
-        f"{where}nothing is kept; with --checkpoint STEPS a race keeps what it has, for --resume to go on\n"
+        f"{where}nothing is kept; a race with --checkpoint STEPS can be continued with --resume\n"
     )
 
 

@@ -252,7 +252,7 @@ def test_nothing_to_resume_is_said(out):
         put(out, *([] if tidied else ["checkpoints/notes.txt"]))
         before = held(out)
         again = race(out, *RESUME, *([] if tidied else CHECKPOINT))
-        assert again.stderr == f"nothing to resume: the race in {out} is over\n"
+        assert again.stderr == f"nothing to resume: the race in {out} is complete\n"
         assert held(out) == before
 
 

@@ -65,7 +65,7 @@ def test_what_is_attainable_does_not_depend_on_the_level_of_rewards():
 def test_no_policy_is_said_to_have_got_more_than_could_be_gained():
     found = Earned(9, "reward", {"a": 7.0}, {"a": None}, 1.0, None, 5.0, 2.0, 9.0, True)
     assert found.gain(7.0) == 1.5
-    assert found.sentence("a").endswith("a got 100 % of what could be gained.")
+    assert found.sentence("a").endswith("So a got 100 % of what could be gained.")
     assert (found.share(2.0), found.share(0.0)) == ("25 %", "-25 %")
 
 
@@ -203,7 +203,7 @@ def test_an_arm_far_ahead_of_all_others_loses_nothing_and_not_minus_nothing():
 def test_arms_whose_rewards_cancel_earn_nothing_and_not_a_rounding_error_at_random():
     found = played(np.cos(2 * np.pi * (np.arange(100)[:, None] / 50 + np.arange(12) / 12)))[0]
     assert found.random == 0.0
-    assert "drawing arms at random 0 (" in found.sentence("random")
+    assert "Drawing arms at random earned 0 (" in found.sentence("random")
 
 
 def test_six_advertisements_are_told_in_conversions(tmp_path):
@@ -229,7 +229,7 @@ def test_six_advertisements_are_told_in_conversions(tmp_path):
     assert "regret to" in result.output
     assert "noisy" in result.output
     assert f"discounted_ts earned {mine} conversions in 800 steps" in result.output
-    assert f"drawing arms at random {random:.0f} ({above}; 90 % interval" in result.output
+    assert f"Drawing arms at random earned {random:.0f} ({above}; 90 % interval" in result.output
     assert "no policy is surely the best" not in result.output.lower()
     assert run["advice"]["taken"] == "discounted_ts"
     page = (tmp_path / "out" / "report.html").read_text()

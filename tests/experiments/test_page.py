@@ -77,9 +77,9 @@ def test_it_says_what_was_read_played_and_believed(shown):
     assert headings == [
         "What was read",
         "What each policy lost",
-        "How sure is that?",
+        "How certain is the advice?",
         "What was pulled, and what was best",
-        "What auto came to believe",
+        "What auto inferred about the change",
         "How it was made",
     ]
     assert re.search(r"gp_ucb(?:\s*<[^>]*>)+([\d.]+) %", text)
@@ -116,7 +116,7 @@ def test_a_policy_has_one_colour_in_the_page_and_in_the_picture_beside_it(shown)
     assert {name: colours_of(text)[colour] for colour, name in dots.items()} == {
         name: drawn[name] for name in ("gp_ucb", "auto")
     }
-    believed = re.findall("<svg.*?</svg>", text[text.index("came to believe") :], re.DOTALL)[0]
+    believed = re.findall("<svg.*?</svg>", text[text.index("inferred about the change") :], re.DOTALL)[0]
     own = next(colour for colour, name in dots.items() if name == "auto")
     assert f"stroke: var({own})" in believed
     assert set(re.findall(r"stroke: var\((--c\d)\)", believed)) == {own}
@@ -154,19 +154,19 @@ def test_what_was_thrown_away_is_not_said_to_count(shown):
     histories, _ = shown
     rates, resets = torch.full((1, T), 1e-6), torch.where(torch.arange(T) < 29, 0.0, 7.0).expand(1, T)
     kept = cut(histories["auto"], 1, effective_rate=rates, resets=0 * resets)
-    assert "hardly anything changes: what it saw first still counts." in paged({"auto": kept})
+    assert "hardly anything changes: its first rewards still count." in paged({"auto": kept})
     spike = torch.where(torch.arange(T) == 30, 0.3, rates)
     assert "hardly anything changes.\n" in paged({"auto": cut(kept, 1, effective_rate=spike)}).replace(
         "From", "\nFrom"
     )
     thrown = paged({"auto": cut(kept, 1, resets=resets)})
-    assert "still counts" not in thrown
+    assert "still count" not in thrown
     assert (
-        "hardly anything changes. Models that fell behind were restarted 7 times, the last at step 30:"
+        "hardly anything changes. Models that predicted poorly were restarted 7 times, the last at step 30;"
         in thrown
     )
     fast = paged({"auto": cut(kept, 1, effective_rate=0.1 + rates, resets=resets)})
-    assert "have a correlation of 1/2. Models that fell behind were restarted 7 times" in fast
+    assert "have a correlation of 1/2. Models that predicted poorly were restarted 7 times" in fast
 
 
 def test_a_page_of_points_without_advice_or_beliefs_stands(shown):

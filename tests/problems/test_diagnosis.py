@@ -1,4 +1,4 @@
-"""A diagnosis says what was put into a table, and where it cannot tell."""
+"""A diagnosis says what was put into a table, and what is unknown."""
 
 import json
 import re
@@ -29,7 +29,7 @@ def test_kinds_of_values_in_a_record_too_short_for_more(rewards, values):
     found = diagnose(torch.tensor(rewards * 10, dtype=torch.float64))
     assert found.values == values
     assert found.noise is None
-    assert "cannot tell" in str(found)
+    assert "unknown" in str(found)
 
 
 def test_a_few_missing_days_of_three_years_are_not_zero_percent():
@@ -78,9 +78,7 @@ def test_noise_is_told_of_a_record_with_an_outage_or_of_rare_rewards():
     assert 0.05 < low < 0.01**0.5 < high < 0.2
     table[::2] = np.nan
     said = str(diagnose(torch.from_numpy(table)))
-    assert (
-        "Noise: cannot tell; 40 rows are needed where an arm has a reward, and also before and after." in said
-    )
+    assert "Noise: unknown; 40 rows are needed where an arm has a reward, and also before and after." in said
     assert "Rewards of two arms have a mean correlation of" in said
 
 
@@ -229,7 +227,7 @@ def test_parts_of_a_cycle_are_named_as_that_and_few_of_single_arms():
     assert [line for line in said if line.startswith("Cycles")] == [
         "Cycles: 1 day (p < 1e-16); 2.667 hours (p = 1e-05, 1/9 of 1 day); 2.667 hours in arm 0 alone, 1/9 of 1 day; "
         "2.806 hours in arm 1 alone; 2.667 hours in arm 2 alone, 1/9 of 1 day; 2.806 hours in arm 3 alone; cycles of 3 "
-        "more arms alone. What is 1/n of a cycle belongs to its shape, as edges do."
+        "more arms alone. A period of 1/n of a cycle describes the shape of that cycle, such as edges."
     ]
 
 
@@ -248,11 +246,11 @@ def test_a_long_record_says_in_which_rows_there_is_no_cycle():
     )
     said = str(diagnose(RewardTable(rewards, 60 * minutes, in_seconds=True)))
     assert (
-        "Cycles: none is clear beside drift in the last 2048 rows (1.422 days), which alone are searched."
+        "Cycles: none that drift does not explain in the last 2048 rows (1.422 days); earlier rows are not searched."
         in said
     )
-    assert "none is clear beside drift." in str(diagnose(rewards[:2048]))
-    assert "in the last 2048 rows, which" in str(diagnose(rewards))
+    assert "none that drift does not explain." in str(diagnose(rewards[:2048]))
+    assert "in the last 2048 rows; earlier" in str(diagnose(rewards))
 
 
 def test_one_row_is_in_the_singular():
@@ -263,8 +261,8 @@ def test_a_long_record_says_of_which_rows_the_gain_is():
     generator = np.random.default_rng(16)
     rewards = generator.standard_normal((10_500, 2)) + np.array([0.0, 1.0])
     said = str(diagnose(torch.from_numpy(rewards)))
-    assert "In the last 10 000 rows, moving to the best arm" in said
-    assert "Moving to the best arm" in str(diagnose(torch.from_numpy(rewards[:300])))
+    assert "In the last 10 000 rows, pulling in each row the arm that is best" in said
+    assert "Pulling in each row the arm that is best" in str(diagnose(torch.from_numpy(rewards[:300])))
 
 
 def test_a_race_says_which_cycle_its_past_rows_do_not_show(tmp_path):
@@ -274,8 +272,8 @@ def test_a_race_says_which_cycle_its_past_rows_do_not_show(tmp_path):
     np.savetxt(file, rewards, delimiter=",", header="a,b,c", comments="")
     found = diagnose(read_table(file))
     assert unseen_cycles(replay(file), found) == [
-        "no cycle is taken from the rows learned from, so one of 24 steps counts as change; --option "
-        "problem.cycles=24 gives it to auto"
+        "the rows that are not played show no cycle, so the cycle of 24 steps counts as change; --option "
+        "problem.cycles=24 passes it to auto"
     ]
     told = replay(file, cycles=24)
     assert unseen_cycles(told, found) == []
