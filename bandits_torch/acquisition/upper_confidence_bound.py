@@ -95,7 +95,8 @@ class UpperConfidenceBound(QuickModule, AcquisitionFunction):
         return self.of(mean, posterior.variance.squeeze((-2, -1)), self.width)
 
     def is_of_marginals(self, model: Model) -> bool:
-        """Whether it equals ``of`` the marginals of this model: no other model, no transform and no pending points."""
+        """Whether ``of`` with the marginals of this model gives its values: it has this model, no transform and no
+        pending points."""
         return self.model is model and self.posterior_transform is None and self._hallucinated is None
 
     @staticmethod

@@ -460,8 +460,8 @@ class AtTime(Model, FantasizeMixin):
     """A BoTorch model whose last input is time, viewed as a model of f( . , time) over the other inputs.
 
     Some acquisition functions also evaluate the model at the observed inputs (max-value entropy, noisy expected
-    improvement from ``train_inputs``, proximal weights). Given the model, they use the times of observation; given this
-    view, ``time``. Conditioning observes at ``time``.
+    improvement from ``train_inputs``, proximal weights). With the model itself they use the times of observation; with
+    this view they use ``time``. Conditioning observes at ``time``.
 
     Args:
         model: any BoTorch model over inputs ``x, time``: an ``OnlineGP`` or ``ArmGP`` with a ``SpatioTemporalKernel``,

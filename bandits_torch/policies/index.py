@@ -28,7 +28,7 @@ from bandits_torch.theory.widths import Width
 
 
 class IndexPolicy(Policy):
-    """Plays argmax of acquisition(model) over what is available: GP-UCB, GP-TS, EI, their windows and restarts.
+    """Plays argmax of acquisition(model) over what is available: GP-UCB, GP-TS, EI, with windows and restarts.
 
     Args:
         model: an ``OnlineModel`` of batch shape () or (S,): S replicates advance together.
@@ -318,8 +318,8 @@ class RewardImprovementPolicy(IndexPolicy):
     """Plays argmax of ``acquisition(model, best_f=)`` with best_f the largest reward so far of an available arm.
 
     The largest of many noisy rewards tends to exceed the largest value of the function and never falls. So the policy
-    still explores when one whose incumbent is the largest posterior mean would settle. If no available arm has a
-    reward, best_f is their largest posterior mean. Over a domain best_f is the largest of all rewards.
+    still explores when a policy whose incumbent is the largest posterior mean would have stopped. If no available arm
+    has a reward, best_f is their largest posterior mean. Over a domain best_f is the largest of all rewards.
 
     Args:
         model, acquisition, options: as for ``IndexPolicy``; best_f has shape (S, 1).

@@ -46,13 +46,13 @@ class PointAveraging(Policy):
     * Members keep their kernel over time. Their length-scales and noises are refitted (``refine``): every
       ``refine_every`` observations those of the heaviest member and of ``refined`` - 1 others in turn, by ``rounds``
       rounds of search that start at the values of the member and of the heaviest one. With 50 k observations held,
-      k = 2, 3, ..., one more changes little and a refinement costs more, so they come every k ``refine_every``
+      k = 2, 3, ..., one more changes little and a refinement costs more, so refinements come every k ``refine_every``
       observations. A member with its refinements is one predictor, so the bound of ``FixedShare`` holds.
     * A member ``behind`` nats behind the best, to which one reward adds at most half, is replaced by the heaviest,
       except for its kernel over time. If it remembers longer, old observations misled it, and it starts from its prior.
     * With ``look_again``, 64 points spread over the domain have clocks. While the members believe that little changes,
-      a point that has not been examined for too long is played, however bad they take it to be, and points around it
-      next if it pays much more than they predicted (``LookingAtPoints``).
+      a point that has been unexamined for too long is played, however low its predicted mean. If it pays much more than
+      predicted, points around it are played next (``LookingAtPoints``).
 
     Args:
         domain: where points may be played unless ``choose`` gets another domain.

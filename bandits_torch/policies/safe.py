@@ -215,7 +215,7 @@ class SafePolicy(LimitedPolicy):
         S_t = {x: low_i <= mu_i(x, t) - w_t sigma_i(x, t) and mu_i(x, t) + w_t sigma_i(x, t) <= high_i for all i},
 
     so under drift an arm leaves it when its last measurement is too old (TVSafeOpt, Li et al. 2024). There is no
-    Lipschitz constant over arms or time (GP-SafeOpt). Which safe arm is played, ``explore`` says:
+    Lipschitz constant over arms or time (GP-SafeOpt). ``explore`` decides which safe arm is played:
 
     * ``"ucb"``: the one with the largest upper bound of the reward, the better choice for regret;
     * ``"safeopt"``: among maximisers (which may be the best) and expanders (which may enlarge the safe set), the one

@@ -160,16 +160,17 @@ class StandardisedPolicy(WrappingPolicy):
     """Passes (reward - ``offset``) / ``scale`` to the inner policy, with the mean and standard deviation of the first
     rewards.
 
-    After rewards number 1, 2, 4, ..., ``warm_up`` both are recomputed from all rewards so far, and the inner policy
-    is reset and learns these again in the new unit. After the warm-up both stay, whatever later rewards are
+    After rewards number 1, 2, 4, ..., ``warm_up`` both are recomputed from all rewards so far, and the inner policy is
+    reset and learns these again in the new unit. After the warm-up both stay fixed, whatever later rewards are
     (``recipes.auto`` follows changes of level and spread). Let the inner policy have prior mean m, covariance k and
     noise variance lambda. The posterior is then exactly that of a policy with prior mean offset + scale m, covariance
     scale^2 k and noise variance scale^2 lambda that learns the rewards unchanged. So choices do not depend on the unit
     and the origin of rewards. While all rewards are equal, ``scale`` is 1. Each replicate has its own of both.
 
     Args:
-        policy: any that can learn an observation again after ``reset`` in another unit. Others state the reason
-            (``needs_unit``): they hold limits or ranges in units of reward, learn rewards in turn, or learn the unit.
+        policy: any that can learn an observation again after ``reset`` in another unit. A policy that cannot states the
+            reason in ``needs_unit``: it holds limits or ranges in units of reward, learns rewards in turn, or learns
+            the unit itself.
         warm_up: number of rewards from which unit and origin are learned.
 
     Cost: up to ``warm_up`` steps at a reward that changes the unit; nothing after the warm-up, which drops the stored

@@ -427,7 +427,7 @@ class GPBUCBWidth(WidthAround):
     The mean uses the rewards learned; the deviation sigma_{t-1} also counts the pending pulls:
     sigma_learned(x) / sigma_{t-1}(x) = exp(I(f(x); pending | learned)) <= exp(C), I the conditional mutual
     information. So if the base is valid, |f - mu| <= base sigma_learned, then |f - mu| <= exp(C) base sigma_{t-1},
-    and the regret bound grows by at most the factor exp(C) over that for one choice at a time.
+    and the regret bound is at most exp(C) times the bound for one choice at a time.
 
     Source: Desautels, Krause & Burdick 2014 (JMLR 15), section 4. It equals the root of their
     beta_t = exp(2 C) alpha_fb[t], with their C after uncertainty sampling: each of its n pulls takes the largest

@@ -315,8 +315,8 @@ class OPKB(Policy):
     ``Constants.theory()``, block 0 lasts thousands of steps; ``policy.schedules[0].describe()`` shows why.
 
     A step costs O(S N) for all replicates; the start of a replicate's block costs two convex programs, about 10 ms
-    together at N = 100. Unavailable arms are excluded from the draw (uniform over the rest if these have none);
-    the IPS estimates do not correct for that.
+    together at N = 100. Unavailable arms are excluded from the draw. If all available arms have probability 0, the draw
+    is uniform over them. The IPS estimates do not correct for that.
 
     The strategy played now learns the reward, so a reward of a choice made before the last reward is a ValueError.
 
