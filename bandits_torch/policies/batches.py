@@ -31,7 +31,8 @@ class BatchBKB(Policy):
     ``model.sampling.growth``. Within a batch scores can only fall, so an earlier score is an upper bound. The policy
     watches the variances of the 32 arms that scored highest at the start. It watches more, twice as many each time,
     until the best watched score exceeds the earlier scores of all others. So it chooses the same arm as if it scored
-    every arm. A batch needs no rewards: ``choose_batch`` picks q arms before any reward arrives.
+    every arm. A batch needs no rewards: ``choose_many`` picks q arms before any reward arrives. If variances fall by
+    more than the factor ``model.sampling.growth`` in the meantime, the frozen mean is older than the theory allows.
 
     Source: Calandriello et al. 2020, Near-linear time Gaussian process optimization with adaptive batching and
     resparsification (ICML, PMLR 119), for frozen means and the sum of variances that ends a batch; their constants are
@@ -76,31 +77,6 @@ class BatchBKB(Policy):
         shape = self.model.batch_shape
         self.model.take(arm.reshape(shape), reward.reshape(shape), observation.time)
 
-    @torch.no_grad()
-    def choose_batch(self, count: int, available: Tensor | None = None) -> Tensor:
-        """Choose ``count`` arms per replicate, (S, count), sequentially, before any of their rewards is known.
-
-        Every pick lowers the variances for the next one, and dictionaries are drawn when due; mean and width stay
-        frozen. Pass the rewards to ``learn_batch`` afterwards. If variances fall by more than the factor
-        ``model.sampling.growth`` in the meantime, the frozen mean is older than the theory of batch BKB allows.
-        """
-        validation.positive_integer("count", count)
-        mask = self._available(available)
-        self._begin_batches()
-        arms = []
-        for _ in range(count):
-            arm = self._best_arms(mask)
-            self._place(arm)
-            arms.append(arm)
-        return torch.stack(arms, -1)
-
-    def _place(self, arm: Tensor) -> None:
-        """Lower the variances by a pull of each replicate's arm, and draw the dictionaries that are due."""
-        self.model.place(arm.reshape(self.model.batch_shape))
-        for k, sketch in enumerate(self.model.sketches):
-            if self._draws[k] != sketch.draws:  # the bounds hold only under the earlier dictionary
-                self._score_all(k)
-
     @contextmanager
     def put_aside(self) -> Iterator[None]:
         """See ``HasState``; begins the batches that are due, and copies everything. O(N m)."""
@@ -110,19 +86,11 @@ class BatchBKB(Policy):
             yield
 
     def expect(self, pending: Pending, time: float) -> None:
-        """Pending pulls are placed like those of ``choose_batch``."""
-        self._place(pending.arm)
-
-    @torch.no_grad()
-    def learn_batch(self, arm: Tensor, reward: Tensor) -> None:
-        """Learn rewards (S, q) of the arms (S, q) that ``choose_batch`` gave; then a new batch begins."""
-        for name, value in (("arm", arm), ("reward", reward)):
-            size = validation.tensor(name, value).shape
-            ok = len(size) == 2 and size[0] == self.replicates and size == arm.shape
-            validation.shape_is(name, value, ok, f"({self.replicates}, q)")
-        shape = (*self.model.batch_shape, arm.shape[-1])
-        self.model.reward(arm.reshape(shape), reward.reshape(shape))
-        self._draws = [None] * self.replicates
+        """Lower the variances by a pull of each replicate's arm, and draw the dictionaries that are due."""
+        self.model.expect_arms(pending.arm.reshape(self.model.batch_shape), time)
+        for k, sketch in enumerate(self.model.sketches):
+            if self._draws[k] != sketch.draws:  # the bounds hold only under the earlier dictionary
+                self._score_all(k)
 
     def trace(self) -> dict[str, Tensor | float]:
         """The width, the trace of the model, and ``arms_scored``, the number of arms watched at the last choice."""

@@ -487,14 +487,3 @@ def test_a_model_moved_to_float32_as_botorch_s_acquisitions_move_theirs_goes_on(
         moved.reset()
         moved.observe(inputs(name, torch.zeros(2), start + 41.0), torch.zeros(2, 1, 1))
         assert moved.train_inputs[0][..., 1].tolist() == [[start + 41.0]] * 2  # to the second
-
-
-def test_what_was_placed_before_a_move_to_float32_is_rewarded_after():
-    moved, stays = (learn("SketchedGP", model_of("SketchedGP"), range(5)) for _ in range(2))
-    for model in (moved, stays):
-        model.place(torch.tensor([3, 3]))
-        if model is moved:
-            model.float()
-        model.reward(torch.tensor([[3], [3]]), torch.tensor([[0.7], [0.7]]))
-    for one, other in zip(said("SketchedGP", moved)[:2], said("SketchedGP", stays), strict=False):
-        torch.testing.assert_close(one.double(), other, rtol=0, atol=2e-5)

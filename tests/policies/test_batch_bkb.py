@@ -5,7 +5,7 @@ import torch
 
 from bandits_torch import ArmGP, IndexPolicy, UpperConfidenceBound, loop, recipes
 from bandits_torch.models import LeverageSampling, SketchedGP
-from bandits_torch.policies import BatchBKB, Observation
+from bandits_torch.policies import BatchBKB, Observation, Pending
 from bandits_torch.problems import GPDraws
 from bandits_torch.theory import BKBWidth, ConstantWidth
 
@@ -75,16 +75,27 @@ def test_growth_one_is_bkb_step_by_step(problem):
 
 
 def test_a_batch_is_chosen_before_any_of_its_rewards(problem):
+    """With the mean at its start, although pending pulls make a dictionary due."""
     policy = make(problem)
-    arms = policy.choose_batch(12)
-    assert arms.shape == (2, 12)
-    assert len(set(arms[0].tolist())) == 12  # every pick lowers the variance round it
-    assert policy.model.num_observations.tolist() == [12, 12]
-    assert float(policy.model.marginals()[0].abs().max()) == 0
-    policy.learn_batch(arms, problem.functions.gather(-1, arms))
-    next_arms = policy.choose_batch(3)
-    assert next_arms.shape == (2, 3)
-    assert float(policy._mean.abs().max()) > 0
+    loop.run(policy, problem, 250)
+    before, draws, means, chosen = policy.model.marginals(), policy.model.draws, [], []
+    with torch.no_grad(), policy.expecting(251.0) as expect:
+        for _ in range(12):
+            arm = policy.choose(251.0).arm
+            best = full_scores(policy).gather(-1, arm.unsqueeze(-1)).squeeze(-1)
+            torch.testing.assert_close(best, full_scores(policy).amax(-1), rtol=0, atol=1e-6)
+            expect(Pending(251.0, arm, {}))
+            chosen.append(arm)
+            means.append(policy._mean.clone())
+        assert all(torch.equal(mean, means[0]) for mean in means)
+        assert bool((policy.model.draws > draws).any())
+    assert policy.model.num_observations.tolist() == [250, 250]
+    for value, was in zip(policy.model.marginals(), before, strict=True):
+        assert torch.equal(value, was)
+    assert torch.equal(
+        torch.stack([choice.arm for choice in policy.choose_many(251.0, 12)]), torch.stack(chosen)
+    )
+    assert len(set(torch.stack(chosen)[:, 0].tolist())) > 6  # every pick lowers the variance round it
 
 
 @pytest.mark.parametrize("dictionary", ["redrawn", "kept"])
@@ -102,14 +113,10 @@ def test_bkb_with_everything_in_its_dictionary_chooses_as_exact_gp_ucb(problem, 
 
 
 def test_batches_and_models_that_cannot_be_are_refused_by_name(problem):
-    policy, arm = make(problem), torch.zeros(2, dtype=torch.long)
     for name, call in {
-        "count": lambda: policy.choose_batch(0),
-        "arm must have shape \\(2, q\\)": lambda: policy.learn_batch(arm, torch.ones(2).double()),
         "horizon": lambda: recipes.bkb(
             problem.arms, problem.knowledge.kernel, 0.01, preset="theory", horizon=0
         ),
-        "reward must be a tensor": lambda: policy.learn_batch(arm.unsqueeze(-1), [[1.0], [1.0]]),
         "model": lambda: BKBWidth(1.0, 0.1, 0.1)(1, ArmGP(3, torch.eye(3), 0.1)),
         "rkhs_bound must be": lambda: BKBWidth(0.0, 0.1, 0.1, bound_is_guess=True),
     }.items():

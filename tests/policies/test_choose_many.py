@@ -247,13 +247,6 @@ def test_arms_never_pulled_are_pulled_once_each_and_stay_unknown():
     assert [int(choice.arm) for choice in greedy.choose_many(0.0, 4)] == [0, 1, 2, 3]
 
 
-def test_batch_bkb_chooses_as_its_own_batches_do():
-    policy = taught(all_recipes.build("bbkb", 1, T)[0], 10)
-    alike = copy.deepcopy(policy)
-    together = torch.stack([choice.arm for choice in policy.choose_many(11.0, 6)], -1)
-    assert torch.equal(together, alike.choose_batch(6))
-
-
 def test_a_policy_that_says_what_is_pending_where_none_around_it_would_know_is_refused():
     with pytest.raises(TypeError, match="expect"):
         type("Old", (UCB1,), {"expecting": lambda self, time: None})

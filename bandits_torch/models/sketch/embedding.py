@@ -360,13 +360,6 @@ class FeatureRegression(ResizableState):
             self._compute_anew()
         return g, step
 
-    def correct(self, z: Tensor, change: Tensor) -> Tensor:
-        """Add ``change`` to an earlier reward at features z. Returns the change of ``weights``."""
-        moved = self.covariance @ z * (change / self.noise_variance)
-        self.weights.add_(moved)
-        self.moment.addcmul_(z, change.to(z))
-        return moved
-
     def append(self, side: Tensor, corner: Tensor, moment: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Append j features, given the new blocks of A, ``side`` (m, j) and ``corner`` (j, j), and of b, (j,).
 

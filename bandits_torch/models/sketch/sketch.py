@@ -55,7 +55,7 @@ class Sketch(ResizableState):
     count: Tensor
     total: Tensor
     dictionary: Tensor  # places among the pulled arms, in increasing order
-    _LOOSE = ("at_draw", "_ahead")
+    _LOOSE = ("at_draw",)
 
     def __init__(
         self,
@@ -87,7 +87,6 @@ class Sketch(ResizableState):
         self.embedding = ArmEmbedding(self.prior, self.prior_variance, self.chunk_size)
         self.regression = FeatureRegression(self.noise_variance)
         self._place_of: dict[int, int] = {}
-        self._ahead: dict[int, list[Tensor]] = {}
         self.observations = self.draws = self.last_draw = 0
         self.at_draw: Tensor | None = None  # C at the start of the batch, unless it is the present C
         self.spent = 0.0
@@ -104,23 +103,11 @@ class Sketch(ResizableState):
         """Draw a dictionary if one is due, then learn reward - prior mean = ``residual`` of ``arm``."""
         self._learn(self._prepare(arm), residual)
 
-    def observe_ahead(self, arm: int) -> None:
-        """Count a pull of ``arm`` before its ``reward``, as if the reward were the posterior mean: variances fall,
-        dictionaries are drawn when due, and the mean changes only if the dictionary does."""
+    def expect(self, arm: int) -> None:
+        """Count a pending pull of ``arm``, as if its reward were the posterior mean: variances fall, dictionaries are
+        drawn when due, and the mean changes only if the dictionary does."""
         place = self._prepare(arm)
-        guess = self.solver.mean_of(place)
-        self._learn(place, guess)
-        self._ahead.setdefault(arm, []).append(guess)
-
-    def reward(self, arm: int, residual: Tensor) -> None:
-        """Learn the reward of an earlier ``observe_ahead``, instead of the posterior mean."""
-        place, change = self._place_of[arm], residual - self._ahead[arm].pop(0)
-        self.total[place] += change
-        self.solver.correct(place, change)
-
-    def awaited(self, arm: int) -> int:
-        """How many rewards of ``arm`` are still to come."""
-        return len(self._ahead.get(arm, ()))
+        self._learn(place, self.solver.mean_of(place))
 
     def _prepare(self, arm: int) -> int:
         """The place of ``arm`` among the pulled arms. Draws a dictionary first if this pull makes one due: if 1 + sum
@@ -249,7 +236,7 @@ class Sketch(ResizableState):
 
     # The state includes what could be computed again from pulls and dictionary, because another order of sums would
     # change the last bits: a loaded sketch continues bit for bit.
-    _PLAIN = ("observations", "draws", "last_draw", "spent", "at_draw", "_ahead")
+    _PLAIN = ("observations", "draws", "last_draw", "spent", "at_draw")
 
     def get_extra_state(self) -> dict[str, Any]:
         return super().get_extra_state() | {"streams": self._streams.state_dict()}
@@ -294,7 +281,7 @@ class SketchMarginals(ResizableState):
     mean: Tensor
     variance: Tensor
     prior_variance: Tensor
-    _LOOSE = ("falls", "steps", "shift")
+    _LOOSE = ("falls", "steps")
 
     def __init__(self, prior_variance: Tensor) -> None:
         super().__init__()
@@ -310,7 +297,6 @@ class SketchMarginals(ResizableState):
         self.settled += 1
         self.falls: list[Tensor] = []  # g of each later pull: the variance falls by (g^T z)^2
         self.steps: list[Tensor] = []  # c of each later pull: the mean moves by c g^T z
-        self.shift: Tensor | None = None  # change of the weights by rewards that came late
 
     def append(
         self, weights: Tensor, schur: Tensor, noise_variance: Tensor, added: Tensor, passed: Tensor
@@ -326,20 +312,17 @@ class SketchMarginals(ResizableState):
     def refresh(self, embedding: ArmEmbedding, regression: FeatureRegression) -> None:
         """Bring ``mean`` and ``variance`` up to date."""
         count = len(self.falls)
-        if self.kept and not count and self.shift is None:
+        if self.kept and not count:
             return
         if not self.kept or embedding.rows is None or count > max(8, embedding.size):
             for arms, z in embedding.chunks():
                 self.mean[arms] = regression.weights @ z
                 self.variance[arms] = self._variance(arms, z, regression)
         else:
-            vectors = self.falls if self.shift is None else [*self.falls, self.shift]
-            passed = embedding.rows.product(torch.stack(vectors))
-            for fall, step in zip(passed[:count], self.steps, strict=True):
+            passed = embedding.rows.product(torch.stack(self.falls))
+            for fall, step in zip(passed, self.steps, strict=True):
                 self.variance.addcmul_(fall, fall, value=-1)
                 self.mean.addcmul_(fall, step)
-            if self.shift is not None:
-                self.mean.add_(passed[-1])
         self.settle(True)
 
     def variance_at(self, arms: Tensor, z: Tensor, regression: FeatureRegression) -> Tensor:
@@ -408,12 +391,6 @@ class StoredFeatures:
         fall, step = sketch.regression.observe(sketch.pulled[:, place], residual)
         sketch.marginals.falls.append(fall)
         sketch.marginals.steps.append(step)
-
-    def correct(self, place: int, change: Tensor) -> None:
-        """Add ``change`` to an earlier residual. O(m^2)."""
-        sketch = self.sketch
-        shift, before = sketch.regression.correct(sketch.pulled[:, place], change), sketch.marginals.shift
-        sketch.marginals.shift = shift if before is None else before + shift
 
     def leverage(self) -> Tensor:
         """Present variance of the pulled arms, (u,). O(u m q) for q pulls since the last ``refresh``."""
@@ -503,9 +480,6 @@ class OneStep(StoredFeatures):
         self.sketch.dictionary = drawn
 
     def learn(self, place: int, residual: Tensor) -> None:
-        self._changed()
-
-    def correct(self, place: int, change: Tensor) -> None:
         self._changed()
 
     def _changed(self) -> None:

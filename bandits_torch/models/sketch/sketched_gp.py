@@ -148,35 +148,16 @@ class SketchedGP(StaticArmModel):
 
     # -- learning --------------------------------------------------------------------------------------
 
-    def place(self, arm: Tensor) -> None:
-        """Count a pull of one arm per member before its reward: variances fall, dictionaries are drawn when due, and
-        means change only if a dictionary does."""
-        for sketch, index in zip(self.sketches, self._flat_arm(arm).tolist(), strict=True):
-            sketch.observe_ahead(index)
-
     @property
     def lasting(self) -> tuple[Any, ...]:
         fixed = (self.arms, self.prior_mean, self.noise_variance, self.largest_prior_variance)
         return self.prior, *fixed, *(sketch.prior_variance for sketch in self.sketches)
 
     def expect_arms(self, arm: Tensor, time: float) -> None:
-        """``place``: a dictionary that is due is drawn and changes the mean. The information gain counts the pull."""
-        self.place(arm)
-
-    def reward(self, arm: Tensor, reward: Tensor) -> None:
-        """Learn rewards of arms given to ``place``, ``batch_shape x n`` each, in any order and any number of calls."""
-        validation.rewards("reward", reward, self.arms.dtype)
-        validation.shape_is("arm", arm, validation.tensor("arm", arm).dim() > 0, "batch_shape x n")
-        n = arm.shape[-1]
-        arms = inputs.flat("arm", arm, self.batch_shape, n)
-        rewards = inputs.flat("reward", reward.to(self.arms.dtype), self.batch_shape, n)
-        residuals = rewards - self._means_of(arms)
-        for sketch, indices in zip(self.sketches, arms.tolist(), strict=True):
-            more = sorted({index for index in indices if indices.count(index) > sketch.awaited(index)})
-            validation.require(not more, "arm", more, "arms placed before, each as often as it has rewards")
-        for sketch, indices, values in zip(self.sketches, arms.tolist(), residuals, strict=True):
-            for index, value in zip(indices, values, strict=True):
-                sketch.reward(index, value)
+        """See ``OnlineModel.expect``. A dictionary that is due is drawn and changes the mean. The information gain
+        counts the pull."""
+        for sketch, index in zip(self.sketches, self._flat_arm(arm).tolist(), strict=True):
+            sketch.expect(index)
 
     def reset(self, where: Tensor | None = None) -> None:
         mask = self._mask(where)
