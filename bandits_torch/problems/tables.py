@@ -31,6 +31,7 @@ from bandits_torch.problems.table_files import (
     is_missing,
     is_numeric,
     known_columns,
+    number,
     numbers,
     read_frame,
     read_times,
@@ -206,11 +207,11 @@ def suspects(names: Sequence[str], rewards: np.ndarray) -> list[str]:
                 if gap > max(0.0, span * (1.0 if usual else _FAR)) and (usual or marks.sum() >= 2):
                     found[float(end)].append(n)
     lines = []
-    for number, columns in sorted(found.items()):
-        times = int((rewards[:, columns] == number).sum())
+    for mark, columns in sorted(found.items()):
+        times = int((rewards[:, columns] == mark).sum())
         lines.append(
-            f"far outside the other rewards: {number:.10g}, {counted(times, 'time')} in "
-            f"{some([names[n] for n in columns], 3)}; missing={number:.10g} if it stands for a missing reward"
+            f"far outside the other rewards: {mark:.10g}, {counted(times, 'time')} in "
+            f"{some([names[n] for n in columns], 3)}; missing={mark:.10g} if it stands for a missing reward"
         )
     return lines
 
@@ -320,7 +321,8 @@ class Missing:
         treatments = [str(one) for one in given if one in _TREATMENTS] or [_TREATMENTS[0]]
         validation.require(ok and bool(given) and len(treatments) == 1, "missing", asked, _EXPECTED)
         words = [str(one) for one in given if one not in _TREATMENTS]
-        return Missing(treatments[0], frozenset(words), tuple(float(one) for one in words if _is_number(one)))
+        marks = [number(word, ".") for word in words]
+        return Missing(treatments[0], frozenset(words), tuple(one for one in marks if one is not None))
 
     def in_text(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The table with None in place of text cells that mark missing rewards or name the treatment. Raises ValueError
@@ -328,7 +330,7 @@ class Missing:
         words = self.words | ({self.treatment} - {_TREATMENTS[0]})
         if not words:
             return frame
-        unseen = {word for word in self.words if not _is_number(word) and word.lower() not in MISSING}
+        unseen = {word for word in self.words if number(word, ".") is None and word.lower() not in MISSING}
         frame = frame.copy(deep=False)
         for name in [name for name in frame.columns if not is_numeric(frame[name])]:
             texts = frame[name].map(lambda cell: cell.strip() if isinstance(cell, str) else None)
@@ -340,14 +342,6 @@ class Missing:
     def in_numbers(self, rewards: np.ndarray) -> np.ndarray:
         """The rewards with NaN in place of numbers that mark missing ones."""
         return np.where(np.isin(rewards, self.numbers), np.nan, rewards) if self.numbers else rewards
-
-
-def _is_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
 
 
 def read_table(
