@@ -20,19 +20,19 @@ from bandits_torch.mixed_points import Axis, Space
 
 SECONDS = {"s": 1.0, "min": 60.0, "h": 3600.0, "D": 86400.0}  # per unit of time
 _PERIODS = {"day": 86400.0, "week": 7 * 86400.0}  # in seconds
-_SEQUENCES = (list, tuple, np.ndarray, pd.Index, pd.Series)
+SEQUENCES = (list, tuple, np.ndarray, pd.Index, pd.Series)
 _WORDS = ("log", "integer")
 _UNKNOWN_ZONES = ("date", "zone")  # of dates, before the first one decides the zone
 
 
 def is_sequence_of_words(value: Any) -> bool:
     """Whether this is a non-empty list of strings."""
-    return isinstance(value, _SEQUENCES) and len(value) > 0 and all(isinstance(one, str) for one in value)
+    return isinstance(value, SEQUENCES) and len(value) > 0 and all(isinstance(one, str) for one in value)
 
 
 def checked_names(names: Any, num_arms: int, of: str = "arm") -> tuple[str, ...]:
     """The names of ``num_arms`` arms or contexts. Raises ValueError unless they are that many different words."""
-    words = isinstance(names, _SEQUENCES) and all(isinstance(one, str) and one for one in names)
+    words = isinstance(names, SEQUENCES) and all(isinstance(one, str) and one for one in names)
     right = words and len(set(names)) == len(names) == num_arms
     expected = f"{num_arms} different words, one for each {of}"
     validation.require(right, "names" if of == "arm" else f"{of}_names", names, expected)
@@ -50,7 +50,7 @@ def number_of_arm(name: str, arm: str, names: Sequence[str] | None) -> int:
 def mask_of_arms(available: Any, names: tuple[str, ...] | None, num_arms: int) -> Any:
     """The mask (N,) for a list of booleans or of names, or a ``Series`` of booleans, by name if its index holds words;
     anything else, such as a tensor, is returned as it is."""
-    if not isinstance(available, (*_SEQUENCES, set, frozenset)):
+    if not isinstance(available, (*SEQUENCES, set, frozenset)):
         return available
     given = list(available)
     if given and all(isinstance(one, bool | np.bool_) for one in given):

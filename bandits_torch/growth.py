@@ -48,7 +48,7 @@ class Roster:
 
     def numbers(self, name: str, arms: Any) -> list[int]:
         """The indices of arms given by name or index. Raises ValueError for an unknown or repeated arm, or no arm."""
-        listed = list(arms) if isinstance(arms, (list, tuple)) else []
+        listed = list(arms) if isinstance(arms, border.SEQUENCES) else []
         found = [index for arm in listed if (index := self._index(arm)) is not None]
         right = len(listed) == len(found) == len(set(found)) > 0
         words = "" if self.names is None else f"names among {self.names}, or "

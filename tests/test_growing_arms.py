@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
 from gpytorch.kernels import MaternKernel
@@ -366,6 +367,16 @@ def test_names_come_and_go():
     assert live.retired == ("d",)
     assert repr(live).startswith("<AskTell ModelAveraging over 6 arms: a, b, c, d, e, f;")
     assert live.predict(31.0)[0].shape == (1, 6)
+
+
+def test_arms_are_retired_as_a_column_of_their_beliefs_names_them():
+    live = AskTell.auto(["a", "b", "c"])
+    live.retire_arms(live.beliefs()["arm"][:1])
+    assert live.retired == ("a",)
+    assert live.add_arms(pd.Series(["a"])) == (0,)
+    numbered = AskTell.auto(3)
+    numbered.retire_arms(numbered.beliefs()["arm"].to_numpy()[1:])
+    assert numbered.retired == (1, 2)
 
 
 def test_gaps_are_to_the_best_of_the_arms_that_can_be_played():
