@@ -100,7 +100,7 @@ def summary(table: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
         row["above the floors"] = ", ".join(f"{above(mean, mode, floors):.2f}" for mode in COUNTED[:2])
         most = [ASKED * mean[ONE] - float(floors[mode].mean()) for mode in COUNTED[:2]]
         asked = [one / (mean[ONE] - float(floors[ONE].mean())) for one in most]
-        row["asked above the floors"] = ", ".join(f"{one:.2f}" for one in asked)
+        row["goal above the floors"] = ", ".join(f"{one:.2f}" for one in asked)
         for mode in (one for one in part["mode"].unique() if one != ONE):
             r, error = pages.ratio(wide[mode], wide[ONE])
             twice = part[part["mode"] == mode]["twice"].mean()
