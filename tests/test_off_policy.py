@@ -467,7 +467,7 @@ def test_look_says_what_a_log_holds(tmp_path):
     said = call("look", path).output.splitlines()
     assert said[0].startswith("A log: 3 pulls of 3 arms, a reward each.")
     assert said[1:-1] == [
-        "Propensities (the probabilities with which arms were drawn): 0.25 at least.",
+        "Propensities (the probabilities with which arms were drawn): at least 0.25.",
         "Arms available at a pull: 2 (mean).",
         "a: 2 pulls, mean reward 2 ± 1.",
         "b: 1 pull, mean reward 2.5.",

@@ -270,7 +270,7 @@ class DynamicAckley(_OfAnyDimension):
 
 @named("dynamic-hartmann6")
 class DynamicHartmann6(DynamicFunction):
-    """Hartmann's function of six inputs, the sixth of them time: hills that rise and sink by turns.
+    """Hartmann's function of six inputs, the sixth of them time: hills that rise and sink in turn.
 
     Options: ``DynamicFunction``.
     """
@@ -315,7 +315,7 @@ class DynamicLevy(_OfAnyDimension):
 
 @named("dynamic-styblinski-tang")
 class DynamicStyblinskiTang(_OfAnyDimension):
-    """Styblinski and Tang's function, with time as last input: two wells a coordinate, lifted as time passes.
+    """Styblinski and Tang's function, with time as last input: two wells per coordinate, lifted as time passes.
 
     Options: ``DynamicAckley``.
     """

@@ -158,7 +158,7 @@ class Log:
 
     def __str__(self) -> str:
         """A description in sentences."""
-        known = "not known" if self.propensity is None else f"{float(self.propensity.min()):.3g} at least"
+        known = "not known" if self.propensity is None else f"at least {float(self.propensity.min()):.3g}"
         lines = [
             f"A log: {counted(len(self.arms), 'pull')} of {counted(self.num_arms, 'arm')}, a reward each. "
             "What other arms would have paid is not known. Means are given with their standard errors.",

@@ -230,11 +230,11 @@ class Replay(Problem):
             *self._notes,
             f"one step: {self._step_length}",
             f"missing rewards: {missing} of {rows.numel()} ({missing / rows.numel():.1%})"
-            + (", taken for arms that cannot be pulled then" if missing else ""),
+            + (", treated as arms that cannot be pulled then" if missing else ""),
         ]
         alone = int((self._available.sum(-1) == 1).sum())
         where = f"{alone} of the {self.horizon} steps"
-        lines += [f"one arm alone can be pulled at {where}: regret is 0 there"] if alone else []
+        lines += [f"only one arm can be pulled at {where}: regret is 0 there"] if alone else []
         lines += [f"arms that never change: {some(constant, _SHOWN)}"] if constant else []
         if self.knowledge.cycles is not None:
             periods = ", ".join(f"{one:.4g}" for one in self.knowledge.cycles.periods)

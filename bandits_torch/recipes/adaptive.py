@@ -337,7 +337,7 @@ def r_perp(
 
     ``interval``: H; None for gamma_T^{1/3} (s T / P_T)^{2/3}, s^2 = max k(x, x), which balances the drift within an
     interval, P_T H / T per step, and s sqrt(gamma / H). ``variation_budget``: P_T, the sum over time of the largest
-    change of an arm; None if unknown, which counts as s in that formula. The width's V is the less of P_T and 2 B s.
+    change of an arm; None if unknown; the formula then uses s. The width's V is the less of P_T and 2 B s.
 
     Raises ValueError unless ``horizon`` and ``interval`` are integers >= 1.
     """

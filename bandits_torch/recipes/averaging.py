@@ -221,7 +221,7 @@ def auto(
     move_price: float | Tensor = 0.0,
     start_at: int | Tensor | None = None,
 ) -> Policy:
-    """Needs only the choices: averages over kernels, noises and rates of change by how well each predicts.
+    """Averages over kernels, noises and rates of change, weighted by how well each predicts; needs only the choices.
 
     ``ModelAveraging`` weighs the members by their predictions. Given only the choices, multiplying or shifting rewards,
     or another unit of time, does not change what it chooses. Without a kernel or history, all arms are tried eventually

@@ -19,7 +19,7 @@ _OUT = "Folder for RESULTS.md and results/."
 
 def main(
     names: Annotated[list[str] | None, typer.Argument(help=_NAMES)] = None,
-    fast: Annotated[bool, typer.Option(help="Tiny sizes, whose figures mean nothing.")] = False,
+    fast: Annotated[bool, typer.Option(help="Tiny sizes; the figures are not meaningful.")] = False,
     device: Annotated[str, typer.Option(help="cpu or cuda.")] = "cpu",
     out: Annotated[Path, typer.Option(help=_OUT, file_okay=False)] = Path(__file__).parent,
 ) -> None:

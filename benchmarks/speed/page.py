@@ -33,7 +33,7 @@ BENCHMARKS = (
 
 @dataclass(frozen=True)
 class Settings:
-    """``fast``: sizes so small that the figures mean nothing, to see that everything runs; ``device``: cpu or cuda."""
+    """``fast``: sizes too small for meaningful figures, to see that everything runs; ``device``: cpu or cuda."""
 
     fast: bool = False
     device: str = "cpu"

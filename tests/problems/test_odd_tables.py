@@ -416,8 +416,8 @@ def test_cells_that_are_missing_here_and_there_make_no_log(seen, arms, tmp_path)
 def test_what_a_missing_reward_is_taken_for_is_told(tmp_path):
     table = read(tmp_path, logged(lambda row: 1 if row % 4 == 0 else 4))
     said = Replay(table, noise_fraction=0.1, forgetting_rate=0.1).summary()
-    assert "missing rewards: 105 of 300 (35.0%), taken for arms that cannot be pulled then" in said
-    assert "one arm alone can be pulled at 12 of the 48 steps: regret is 0 there" in said
+    assert "missing rewards: 105 of 300 (35.0%), treated as arms that cannot be pulled then" in said
+    assert "only one arm can be pulled at 12 of the 48 steps: regret is 0 there" in said
 
 
 def test_cells_that_say_unavailable_are_missing_where_that_is_what_missing_means(tmp_path):
