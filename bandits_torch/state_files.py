@@ -63,7 +63,7 @@ def read_state(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any],
     if type(version) is int and version in _OLDER:
         raise ValueError(
             f"{name!r} has state format {version}, of an older version, {_OLDER[version]}: "
-            "start anew, or continue with the version that wrote it"
+            "start again, or continue with the version that wrote it"
         )
     if type(version) is not int or version != FORMAT_VERSION:
         raise ValueError(f"{name!r} has state format {version!r}, and this version reads {FORMAT_VERSION}")

@@ -244,7 +244,7 @@ def _report(
         "took": f"{settings['seconds']:.0f} s on {settings['device_name']}",
         "seed": asked.seed,
         "versions": ", ".join(f"{name} {version}" for name, version in versions().items()),
-        "beside this file": "regret.csv, step by step; run.json, all settings, from which `rerun` repeats the race",
+        "other files": "regret.csv, step by step; run.json, all settings, from which `rerun` repeats the race",
     }
     heading = Path(asked.data).name if asked.data else asked.problem
     text = page(histories, random, problem, heading, compared, python, facts, gained, found)
@@ -503,7 +503,7 @@ class RaceFolder:
             differs = self._differences(record["asked"])
             return {
                 "foreign": foreign,
-                "unfinished": ("the checkpoints of a race that was cut off", "begin afresh with --overwrite"),
+                "unfinished": ("the checkpoints of an interrupted race", "start again with --overwrite"),
                 "other": f"the checkpoints of another race ({differs})" if differs else None,
             }
         if keep and self.kept.is_dir():

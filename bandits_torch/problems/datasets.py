@@ -375,5 +375,7 @@ def _read_regression(path: Path, target: str | None) -> tuple[np.ndarray, np.nda
     numbers = frame.select_dtypes("number")
     validation.require(target in numbers.columns, "target", target, "a column of numbers")
     others = numbers.drop(columns=[target])
-    validation.require(others.shape[1] >= 1, "data", names, "a table with a feature beside the target")
+    validation.require(
+        others.shape[1] >= 1, "data", names, "a table with a feature in addition to the target"
+    )
     return others.to_numpy(np.float64), numbers[target].to_numpy(np.float64)

@@ -97,7 +97,7 @@ class Replay(Problem):
     ) -> None:
         checked_periods(cycles)
         if isinstance(table, RewardTable):
-            validation.require(times is None, "times", times, "None beside a RewardTable, which has its own")
+            validation.require(times is None, "times", times, "None with a RewardTable, which has its own")
         else:
             table = RewardTable(validation.tensor("table", table), times)
         self.replicates = validation.positive_integer("replicates", replicates)

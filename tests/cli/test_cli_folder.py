@@ -82,7 +82,7 @@ def refused(words, folder, *command):
     assert held(folder) == before
 
 
-NO_RACE, UNFINISHED = "which no race of this version wrote", "continue it with --resume, or begin afresh"
+NO_RACE, UNFINISHED = "which no race of this version wrote", "continue it with --resume, or start again"
 REFUSED = [  # what the folder holds of a race and of the user's own, what is asked, what is said
     *(
         (None, f"checkpoints/{name}", flags, NO_RACE)

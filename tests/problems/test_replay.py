@@ -198,7 +198,7 @@ BAD = [  # other single arguments: tests/fuzz
     ),
     (
         {"table": RewardTable(_table(20)), "times": torch.arange(20.0)},
-        "times must be None beside a RewardTable",
+        "times must be None with a RewardTable",
     ),
     ({"times": list(range(20))}, "times must be a tensor"),
     ({"arms": [[1.0]] * 4}, "arms must be a tensor"),
