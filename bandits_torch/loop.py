@@ -47,10 +47,11 @@ def run(
         every: steps between checkpoints; each writes and flushes the whole state (``RunCheckpoint``).
         capture: play many steps in one launch: on a GPU a CUDA graph; on a CPU a loop compiled by numba (the extra
             ``fast``) if it can play the policy, else plain calls of many steps. True: a suitable number of steps; an
-            integer: that number; "auto": plays step by step what cannot be captured, or is faster so. The History is
-            the same up to rounding. ``seconds`` spreads the time of a block evenly over its steps, and bad rewards are
-            found at the end of a block. For index policies over ``ArmGP`` and ``auto`` over arms; the docs' page on
-            GPUs says what cannot be captured. ``history.meta["steps"]`` says how this call played steps.
+            integer: that number; "auto": as True, but single steps if the policy cannot be captured or single steps are
+            faster. The History is the same up to rounding. ``seconds`` spreads the time of a block evenly over its
+            steps, and bad rewards are found at the end of a block. For index policies over ``ArmGP`` and ``auto`` over
+            arms; the docs' page on GPUs says what cannot be captured. ``history.meta["steps"]`` says how this call
+            played steps.
 
     Cost: the costs of the policy, the problem and ``Recorder``.
 

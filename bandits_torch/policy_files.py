@@ -48,8 +48,8 @@ def save_policy(path: str | os.PathLike[str], policy: Stateful, *, overwrite: bo
     made since. A symbolic link stays one, and a file keeps its mode.
 
     A lock of the file's folder makes check and write one atomic step, and allows partial files of killed saves to be
-    removed. A save waits for another in the folder, and until a race or sweep that writes into it is over. On Windows,
-    and on file systems without locks, two saves within the same milliseconds may both be accepted.
+    removed. A save waits for another in the folder, and for a race or sweep that writes into it to end. On Windows, and
+    on file systems without locks, two saves within the same milliseconds may both be accepted.
 
     Args:
         path: the file to write, atomically.

@@ -264,8 +264,8 @@ def diagnose(table: RewardTable | Tensor) -> Diagnosis:
     blocks of rows, or fewer of ten rows each, for the logarithm of the standard deviation. In simulations it contained
     the noise of 85 to 92 % of records of 42 to 400 rows.
 
-    Arms share something if one of two tests, each at the level .01, is significant. The first tests common levels: the
-    mean correlation against 999 tables with the signs of random arms changed; it needs eight arms. The second tests
+    Arms count as ``shared`` if one of two tests, each at the level .01, is significant. The first tests common levels:
+    the mean correlation against 999 tables with the signs of random arms changed; it needs eight arms. The second tests
     common changes, from row to row and between means of 2, 4, ... rows: their correlations against 99 tables whose arms
     are shifted in time. (Independent drift alone makes levels correlate.) Noise that is large in all arms at the same
     times also counts as shared.
