@@ -23,7 +23,7 @@ from torch import Tensor
 from bandits_torch import validation
 
 _PLAIN = (bool, int, float, str, type(None))
-_LOOKED_INTO = (__name__.partition(".")[0], "builtins", "collections", "functools")
+_OWN = (__name__.partition(".")[0], "builtins", "collections", "functools")  # libraries that are not foreign
 _WHOLE = 4096  # size of a tensor that is recorded; a larger one is described by digests
 _LIST = 32  # length of a list of numbers that is described one by one; a longer one is treated as a tensor
 _BITS = 26  # bits of the mantissa in a digest
@@ -113,7 +113,7 @@ def _walk(
         seen[id(value)] = path, value  # keeps the value alive, so that no other object gets its id
     yield path, f"<{_name(value)}>"
     library = type(value).__module__.partition(".")[0]
-    if foreign or library in _LOOKED_INTO or isinstance(value, torch.nn.Module):
+    if foreign or library in _OWN or isinstance(value, torch.nn.Module):
         for key, item in items_of(value):
             yield from _walk(item, f"{path}{key}", seen, foreign)
 
@@ -187,8 +187,8 @@ def items_of(value: Any) -> Iterator[tuple[str, Any]]:
 def module_items_of(module: torch.nn.Module) -> Iterator[tuple[str, Any]]:
     """Hyperparameters of a GPyTorch module, transformed and without ``raw_`` in their names; settings; parts."""
     for name, tensor in (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)):
-        meant = name.removeprefix("raw_")
-        yield meant, getattr(module, meant, tensor)
+        name = name.removeprefix("raw_")
+        yield name, getattr(module, name, tensor)
     for name, value in vars(module).items():
         setting = not name.startswith("_") and name != "training"
         if setting and isinstance(value, (bool, int, float, str, tuple)):
@@ -209,8 +209,7 @@ def _enclosed(function: Any) -> Iterator[tuple[str, Any]]:
     code = getattr(function, "__code__", None)
     if code is None:
         return
-    cells = dict(zip(code.co_freevars, function.__closure__ or (), strict=True))
-    for name, cell in cells.items():
+    for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
         try:
             yield name, cell.cell_contents
         except ValueError:  # an empty cell, of a function that is still being defined
@@ -260,12 +259,13 @@ def alike(one: Any, other: Any) -> bool:
     if is_structure(one) and is_structure(other):
         kind, digests = _split_digests(one)
         other_kind, other_digests = _split_digests(other)
-        return kind == other_kind and (not digests or any(map(str.__eq__, digests, other_digests)))
+        agree = [a == b for a, b in zip(digests, other_digests, strict=False)]
+        return kind == other_kind and (not digests or any(agree))
     if type(one) is type(other) and not isinstance(one, float):  # exactly: close large seeds are different
         return one == other
     if not (validation.is_number(one) and validation.is_number(other)):
         return False
-    return math.isclose(one, other, rel_tol=_ALIKE) or (one != one and other != other)
+    return math.isclose(one, other, rel_tol=_ALIKE) or (math.isnan(one) and math.isnan(other))
 
 
 def _split_digests(leaf: str) -> tuple[str, list[str]]:
