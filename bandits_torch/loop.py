@@ -88,12 +88,12 @@ def run(
     with ExitStack() as around:
         around.enter_context(fitting(policy.numbers_per_step(horizon)))
         done = saved.resume()
-        started, launched = _wall_clock(device), "one by one"
-        advance = around.enter_context(_counted(progress, name_of(policy), done, horizon))
+        started, how_played = _wall_clock(device), "one by one"
+        count = around.enter_context(_counter(progress, name_of(policy), done, horizon))
 
-        def played(step: int) -> None:
+        def after(step: int) -> None:
             saved.after(step)
-            advance(step)
+            count(step)
 
         def play(step: int) -> None:
             time, available = problem.time(step), problem.available(step)
@@ -109,12 +109,12 @@ def run(
             policy.learn(Observation(time, choice.arm, reward, choice.why, outcomes))
             traces = policy.trace() | problem.trace(step, choice.arm)
             recorder.learnt(step, time, choosing + perf_counter() - start, traces)
-            played(step)
+            after(step)
 
         if capture:
             most = None if isinstance(capture, bool | str) else capture
             try:
-                launched = play_captured(
+                how_played = play_captured(
                     policy,
                     problem,
                     horizon,
@@ -122,7 +122,7 @@ def run(
                     streams,
                     recorder,
                     play,
-                    played,
+                    after,
                     saved.steps_left,
                     most,
                     if_faster=capture == "auto",
@@ -141,7 +141,7 @@ def run(
             "seed": seed,
             "first_replicate": first_replicate,
             "device": str(device),
-            "steps": launched,
+            "steps": how_played,
             "wall_seconds": saved.earlier_seconds + _wall_clock(device) - started,
             "versions": versions(),
         }
@@ -174,9 +174,9 @@ def _wall_clock(device: torch.device) -> float:
 
 
 @contextmanager
-def _counted(progress: bool | str, title: str, done: int, horizon: int) -> Iterator[Callable[[int], None]]:
-    """A function to call with the number of every completed step. A KeyboardInterrupt in the block gets the number of
-    completed steps as its message."""
+def _counter(progress: bool | str, title: str, done: int, horizon: int) -> Iterator[Callable[[int], None]]:
+    """A function to call with the number of every completed step, for the progress bar and for the message of a
+    KeyboardInterrupt in the block."""
     bar, reached = None, done
     with ExitStack() as shown:
         if progress:
@@ -188,14 +188,14 @@ def _counted(progress: bool | str, title: str, done: int, horizon: int) -> Itera
                 bar = shown.enter_context(Progress(console=console, transient=True))
                 task = bar.add_task(progress if isinstance(progress, str) else title, total=horizon)
 
-        def advance(step: int) -> None:
+        def count(step: int) -> None:
             nonlocal reached
             reached = step
             if bar:
                 bar.update(task, completed=step)
 
         try:
-            yield advance
+            yield count
         except KeyboardInterrupt as interrupt:
             interrupt.args = (f"after step {reached} of {horizon}",)
             raise
