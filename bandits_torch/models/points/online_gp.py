@@ -165,7 +165,7 @@ class OnlineGP(OnlineModel):
         self.check_one_noise()
         twin = twin_of(self, self._likelihood, standardise=True)
         fit_gpytorch_mll(ExactMarginalLogLikelihood(twin.likelihood, twin), **options)
-        arguments, _, _, likelihood = parts_of(twin, self._follows)
+        arguments, _, _, likelihood = parts_of(twin, self._running)
         new = type(self)(**arguments)
         new.observe(self.train_inputs[0], self.train_targets.unsqueeze(-1))
         for name in ("kernel", "prior_mean", "noise_variance", "data"):
@@ -173,21 +173,21 @@ class OnlineGP(OnlineModel):
         held_elsewhere(self, _likelihood=likelihood)
 
     @property
-    def _follows(self) -> bool:
-        """Whether the outcomes are standardised again after each change of the data."""
+    def _running(self) -> bool:
+        """Whether the outcomes are standardised again after each change of the data (``from_botorch``)."""
         return isinstance(self.kernel, TransformedKernel) and self.kernel.running
 
-    def _check_follows(self) -> None:
-        """Raise ValueError if a ``running`` model cannot be standardised again: with their own noise variances it
-        cannot, because these are in the factor alone."""
-        if self._follows:
+    def _check_standardises(self) -> None:
+        """Raise ValueError if a ``running`` model cannot be standardised again: a batch cannot, nor can observations
+        with their own noise variances, which are in the factor alone."""
+        if self._running:
             shape = tuple(self.batch_shape)
             validation.require(not shape, "model.batch_shape", shape, "(): running=True follows one model")
             self.check_one_noise()
 
-    def _follow(self) -> None:
-        """Standardise a ``running`` model again. O(t^2)."""
-        if not self._follows or int(self.num_observations) == 0:
+    def _standardise(self) -> None:
+        """Standardise a ``running`` model by its current targets; leave any other. O(t^2)."""
+        if not self._running or int(self.num_observations) == 0:
             return
         before = self.kernel.scale.clone()
         for module in (self.kernel, self.prior_mean):
@@ -279,7 +279,7 @@ class OnlineGP(OnlineModel):
         X, Y = _points_and_targets(X, Y, self.batch_shape, self.data)
         where = self._mask(where)
         if self._without_pending is None:
-            self._check_follows()
+            self._check_standardises()
         self.prior.check_spread(X)
         held = None if where is None else where.unsqueeze(-1).expand(*where.shape, X.shape[-2])
         with torch.no_grad():
@@ -291,7 +291,7 @@ class OnlineGP(OnlineModel):
                 self.data.append(new)
             self.data.ragged |= where is not None
             if self._without_pending is None:
-                self._follow()
+                self._standardise()
 
     @contextmanager
     def provisional(self) -> Iterator[None]:
@@ -318,7 +318,7 @@ class OnlineGP(OnlineModel):
                 latter is checked on the CPU; elsewhere only without ``where`` while ``data.ragged`` is False.
         """
         validation.positive_integer("count", count)
-        self._check_follows()
+        self._check_standardises()
         where = self._mask(where)
         if where is None and not self.data.ragged:
             held = self.data.size
@@ -332,7 +332,7 @@ class OnlineGP(OnlineModel):
             for _ in range(count):
                 self.data.drop_oldest(where)
             self._whiten_anew()
-            self._follow()
+            self._standardise()
 
     def remove(self, row: Tensor, where: Tensor | None = None) -> None:
         """Forget one observation of each member exactly and in place: row number ``row`` of ``data.rows()``. O(t^2).
@@ -344,12 +344,12 @@ class OnlineGP(OnlineModel):
         validation.shape_is("row", row, fits, f"{tuple(self.batch_shape)} and dtype int64")
         in_range = not row.is_cpu or bool(((row >= 0) & (row < self.data.size)).all())
         validation.require(in_range, "row", row, f"from 0 to {self.data.size - 1}")
-        self._check_follows()
+        self._check_standardises()
         where = self._mask(where)
         with torch.no_grad():
             self.data.drop_row(row, where)
             self._whiten_anew()
-            self._follow()
+            self._standardise()
 
     def _whiten_anew(self) -> None:
         """Recompute L^{-1} (y - m): a removed target leaves rounding errors of its size, which may be huge. O(t^2)."""
@@ -419,17 +419,17 @@ class OnlineGP(OnlineModel):
         self.check_one_noise()
         constant = isinstance(self.prior_mean, ConstantMean)
         validation.require(constant, "model.prior_mean", self.prior_mean, "a ConstantMean, to be learned")
-        changes = ((self.noise_variance, noise_variance), (self.prior_mean.constant.data, prior_mean))
-        for present, new in changes:
-            both = "noise_variance and prior_mean"
-            fits = present.numel() == validation.tensor(both, new).numel()
-            validation.shape_is(both, new, fits, f"{tuple(present.shape)}, as the model's")
+        present = {"noise_variance": self.noise_variance, "prior_mean": self.prior_mean.constant.data}
+        new = {"noise_variance": noise_variance, "prior_mean": prior_mean}
+        for name, value in new.items():
+            fits = present[name].numel() == validation.tensor(name, value).numel()
+            validation.shape_is(name, value, fits, f"{tuple(present[name].shape)}, as the model's")
         noise_variance = noise_variance.to(self.noise_variance).reshape(self.noise_variance.shape)
         check_ratio(noise_variance, self._variance_at_origin())
         GaussianPrior(self.kernel, self.prior_mean, noise_variance).check_spread(self.data.rows().inputs)
         validation.rewards("prior_mean", prior_mean, self.data.targets.dtype)
-        for present, new in changes:
-            present.copy_(new.reshape(present.shape))
+        for name, value in new.items():
+            present[name].copy_(value.reshape(present[name].shape))
         self.rebuild()
 
     def grow_from(self, small: OnlineGP) -> None:
@@ -508,13 +508,13 @@ def _points_and_targets(
 ) -> tuple[Tensor, Tensor]:
     """Check X, ``batch x n x d``, and Y, ``batch x n x 1``; return them as ``batch x n x d`` and ``batch x n`` with
     the dtypes and the device of ``data``, whose inputs have d columns. Values are checked on the CPU only."""
-    name, d = tuple(batch_shape), data.inputs.shape[-1]
+    shape, d = tuple(batch_shape), data.inputs.shape[-1]
     validation.tensor("X", X)
     validation.tensor("Y", Y)
     ok = X.dim() >= 2 and X.shape[-1] == d and X.shape[-2] >= 1 and within(batch_shape, X.shape[:-2])
-    validation.shape_is("X", X, ok, f"batch x n x {d} with n >= 1, batch broadcasting to {name}")
+    validation.shape_is("X", X, ok, f"batch x n x {d} with n >= 1, batch broadcasting to {shape}")
     ok = Y.dim() >= 2 and Y.shape[-2:] == (X.shape[-2], 1) and within(batch_shape, Y.shape[:-2])
-    validation.shape_is("Y", Y, ok, f"batch x {X.shape[-2]} x 1, batch broadcasting to {name}")
+    validation.shape_is("Y", Y, ok, f"batch x {X.shape[-2]} x 1, batch broadcasting to {shape}")
     if X.is_cpu:
         validation.finite_tensor("X", X)
     if Y.is_cpu:
