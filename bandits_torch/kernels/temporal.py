@@ -95,9 +95,9 @@ class MarkovTimeKernel(TimeKernel):
 
 
 def check_markov(kernel: Kernel) -> None:
-    """Raise ValueError for a kernel that is defined by a ``covariance`` alone which is not Markov.
+    """Raise ValueError for a ``MarkovTimeKernel`` that defines only ``covariance``, if that is not Markov.
 
-    Times are 0, s and 2 s, with s from 10^-2 to 10^4, so that some are of the order of any memory.
+    It is tested at the times 0, s and 2 s, for s from 10^-2 to 10^4: some are near the kernel's memory.
     """
     if not isinstance(kernel, MarkovTimeKernel) or type(kernel).transition is not MarkovTimeKernel.transition:
         return
@@ -397,12 +397,15 @@ class PeriodicTimeKernel(StateSpaceTimeKernel, PeriodicKernel):
         return StateSpace.periodic(*parameters, self.order, self.tolerance)
 
 
-class _OfTimeKernels(StateSpaceTimeKernel):
+class _CombinedTimeKernel(StateSpaceTimeKernel):
+    """A sum or a product, by the base class of GPyTorch that a subclass adds."""
+
     def __init__(self, kernels: Sequence[Kernel]) -> None:
-        some = isinstance(kernels, Sequence) and len(kernels) > 0
-        validation.require(some, "kernels", kernels, "at least one kernel, in a sequence")
-        for kernel in kernels:
-            validation.require(has_state_space(kernel), "kernels", type(kernel).__name__, KNOWN)
+        nonempty = isinstance(kernels, Sequence) and len(kernels) > 0
+        validation.require(nonempty, "kernels", kernels, "at least one kernel, in a sequence")
+        for k, kernel in enumerate(kernels):
+            kind = type(kernel).__name__
+            validation.require(has_state_space(kernel), f"kernels[{k}]", kind, WITH_STATE_SPACE)
         super().__init__(*kernels)
 
     def covariance(self, s: Tensor | float, t: Tensor | float) -> Tensor:
@@ -413,7 +416,7 @@ class _OfTimeKernels(StateSpaceTimeKernel):
 
 
 @validation.names_arguments
-class SumOfTimeKernels(_OfTimeKernels, AdditiveKernel):
+class SumOfTimeKernels(_CombinedTimeKernel, AdditiveKernel):
     """The sum of one or more ``kernels`` over time, each with a state (``state_space_of``); states are stacked.
 
     Raises ValueError for an empty sequence, and for a kernel without a state. Source: Solin & Sarkka 2014, section 3.4.
@@ -421,7 +424,7 @@ class SumOfTimeKernels(_OfTimeKernels, AdditiveKernel):
 
 
 @validation.names_arguments
-class ProductOfTimeKernels(_OfTimeKernels, ProductKernel):
+class ProductOfTimeKernels(_CombinedTimeKernel, ProductKernel):
     """The product of one or more ``kernels`` over time; the state is the Kronecker product of states.
 
     Raises ValueError as ``SumOfTimeKernels`` does. Source: Solin & Sarkka 2014, section 3.4.
@@ -487,14 +490,12 @@ def state_space_of(kernel: Kernel) -> StateSpace:
             return StateSpace.periodic(_batch_of(kernel.lengthscale), _batch_of(kernel.period_length))
         if isinstance(kernel, CosineKernel):  # cos(pi tau / period)
             return StateSpace.cosine(math.pi / _batch_of(kernel.period_length))
-    validation.require(False, "kernel", type(kernel).__name__, KNOWN)
-    raise AssertionError
+    raise ValueError(f"kernel must be {WITH_STATE_SPACE}, got {type(kernel).__name__!r}")
 
 
-KNOWN = (
-    "Markov (a MarkovTimeKernel), or have a state space: MaternTimeKernel, PeriodicTimeKernel, QuasiPeriodicKernel, "
-    "ExponentialForgettingKernel, GPyTorch's MaternKernel, PeriodicKernel, CosineKernel, ConstantKernel, and scales, "
-    "sums and products of these"
+WITH_STATE_SPACE = (
+    "one with a state space: MaternTimeKernel, PeriodicTimeKernel, QuasiPeriodicKernel, ExponentialForgettingKernel, "
+    "GPyTorch's MaternKernel, PeriodicKernel, CosineKernel, ConstantKernel, and scales, sums and products of these"
 )
 
 

@@ -22,10 +22,12 @@ from bandits_torch.kernels import (
     PeriodicTimeKernel,
     ProductOfTimeKernels,
     QuasiPeriodicKernel,
+    SpatioTemporalKernel,
     SumOfTimeKernels,
     WienerKernel,
     state_space_of,
 )
+from bandits_torch.models import ArmGP
 from tests.kernels.test_temporal import OneColumn
 from tests.reference.dense_state_space import dense as dense_state
 from tests.reference.kernels import scaled
@@ -205,8 +207,26 @@ def test_operators_keep_the_state_and_leave_the_rest_to_gpytorch():
     assert isinstance(cycle + matern(1.5, 2.0), SumOfTimeKernels)
     for kernel in (cycle + RBFKernel(), cycle * RBFKernel(), cycle + WienerKernel()):
         assert isinstance(kernel, AdditiveKernel | ProductKernel)
-        with pytest.raises(ValueError, match=r"kernel must be Markov .* or have a state space"):
+        with pytest.raises(ValueError, match="kernel must be one with a state space"):
             state_space_of(kernel)
+
+
+def test_a_kernel_without_a_state_is_refused_by_what_is_possible_there():
+    """Alone, a kernel over time may also be Markov; in a sum or a product it may not."""
+    wiener, drift, space = WienerKernel(), MaternTimeKernel(3.0), RBFKernel().double()
+    with pytest.raises(
+        ValueError, match=r"kernels\[1\] must be one with a state space: .*, got 'WienerKernel'"
+    ):
+        SumOfTimeKernels([drift, wiener])
+    both = SpatioTemporalKernel(space, drift) + SpatioTemporalKernel(space, wiener)
+    with pytest.raises(
+        ValueError, match=r"time_kernel must be one with a state space: .*, got 'WienerKernel'"
+    ):
+        ArmGP(torch.zeros(2, 1).double(), both, 0.1)
+    with pytest.raises(
+        ValueError, match=r"time_kernel must be Markov \(a MarkovTimeKernel\), or one with a state"
+    ):
+        ArmGP(torch.zeros(2, 1).double(), SpatioTemporalKernel(space, space), 0.1)
 
 
 def dense_with(kernel, x, values):

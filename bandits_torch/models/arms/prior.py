@@ -15,7 +15,7 @@ from bandits_torch.kernels import MarkovTimeKernel, SpatioTemporalKernel
 from bandits_torch.kernels.arms import inputs_over, over_indices
 from bandits_torch.kernels.composed import check_sees_all
 from bandits_torch.kernels.state_space import Component, StateSpace
-from bandits_torch.kernels.temporal import KNOWN, check_markov, has_state_space, state_space_of
+from bandits_torch.kernels.temporal import WITH_STATE_SPACE, check_markov, has_state_space, state_space_of
 from bandits_torch.models.online_model import ResizableState, held_elsewhere
 
 
@@ -103,11 +103,9 @@ class ArmPrior(torch.nn.Module):
         """k(x, x) of every arm: (q, N)."""
         # One more batch dimension, because GPyTorch takes a result of shape (n, n), of as many priors as arms, for a
         # matrix and returns its diagonal.
-        inputs = (
-            self.inputs.expand(1, *self.space_kernel.batch_shape, *self.inputs.shape[-2:])
-            if self.inputs.dim() == 2
-            else self.inputs
-        )
+        inputs, batch = self.inputs, self.space_kernel.batch_shape
+        if inputs.dim() == 2:
+            inputs = inputs.expand(1, *batch, *inputs.shape)
         with torch.no_grad():
             diagonal = self.space_kernel(inputs, diag=True)
         return self._flat(diagonal.unsqueeze(-1)).squeeze(-1).clone()
@@ -198,7 +196,8 @@ def prior_over(arms: Tensor, kernel: Kernel) -> ArmPrior:
 class StateSpacePrior(ArmPrior):
     """k((i, s), (j, t)) = sum_c K_c[i, j] k_c(s - t), each k_c with a state space.
 
-    For the methods of ``ArmPrior``, K = sum_c K_c k_c(0), the covariance at one time.
+    For the methods of ``ArmPrior``, K = sum_c K_c k_c(0), the covariance at one time. ``time_kernel`` is that of a
+    single term without scales; otherwise it is the whole ``kernel``, of which only the batch shape is read.
 
     Args:
         arms: ``(*arms_batch, N, d)`` features.
@@ -212,13 +211,16 @@ class StateSpacePrior(ArmPrior):
 
     # Each term: the kernel over arms, the kernel over time, and the scales of their product.
     terms: list[tuple[Kernel, Kernel, tuple[ScaleKernel, ...]]]
+    _spaces: list[StateSpace] | None = None
+    _components: list[tuple[int, Component]] | None = None
+    _last_step: tuple[float, list[Tensor]] | None = None
 
     def _split(self, kernel: Kernel) -> tuple[Kernel, Kernel | None, torch.Size]:
-        terms = _terms(kernel, ())
+        self.terms = terms = _terms(kernel, ())
+        markov = "Markov (a MarkovTimeKernel), or " if isinstance(kernel, SpatioTemporalKernel) else ""
         for _, over_time, _ in terms:
-            known = has_state_space(over_time)
-            validation.require(known, "kernel.time_kernel", type(over_time).__name__, KNOWN)
-        held_elsewhere(self, terms=terms, _spaces=None, _components=None, _last_step=None)
+            kind, expected = type(over_time).__name__, markov + WITH_STATE_SPACE
+            validation.require(has_state_space(over_time), "kernel.time_kernel", kind, expected)
         alike = len({over_indices(space) for space, _, _ in terms}) == 1
         expected = "a sum of kernels all over features, or all over indices of arms"
         validation.require(alike, "kernel", kernel, expected)
@@ -236,8 +238,8 @@ class StateSpacePrior(ArmPrior):
                     for scale in scales:
                         space = space.scaled(scale.outputscale)
                     spaces.append(space)
-            vars(self)["_spaces"] = spaces
-        return self._spaces  # type: ignore[return-value]
+            self._spaces = spaces
+        return self._spaces
 
     def components(self) -> list[tuple[int, Component]]:
         """Components of the state, in float64, each with the index of its term. Their batch is flat, (b, 1), or (1, 1)
@@ -249,22 +251,21 @@ class StateSpacePrior(ArmPrior):
             return value.double().reshape(-1, 1, *tail)
 
         if self._components is None:
-            vars(self)["_components"] = [
+            self._components = [
                 (k, replace(part.mapped(flat), measurement=part.measurement.double()))
                 for k, space in enumerate(self.spaces())
                 for part in space.components
             ]
-        return self._components  # type: ignore[return-value]
+        return self._components
 
     def step(self, elapsed: float) -> list[Tensor]:
         """A of each component over the time ``elapsed``, without its waves, (b, p, p) or (1, p, p). The last result is
         cached."""
-        last: tuple[float, list[Tensor]] | None = vars(self)["_last_step"]
-        if last is None or last[0] != elapsed:
+        if self._last_step is None or self._last_step[0] != elapsed:
             time = torch.full((1, 1), elapsed, dtype=torch.float64, device=self.inputs.device)
             own = [part.decay(time).squeeze(1).to(self.inputs) for _, part in self.components()]
-            last = vars(self)["_last_step"] = (elapsed, own)
-        return last[1]
+            self._last_step = elapsed, own
+        return self._last_step[1]
 
     def matrices(self) -> list[Tensor]:
         """K_c of each term over the arms, (q, N, N)."""
@@ -299,7 +300,7 @@ class StateSpacePrior(ArmPrior):
     def forget_hyperparameters(self) -> None:
         """Drop cached values, so the kernels' hyperparameters are read again."""
         super().forget_hyperparameters()
-        vars(self).update(_spaces=None, _components=None, _last_step=None)
+        self._spaces = self._components = self._last_step = None
 
     def _evaluate(self, x1: Tensor, x2: Tensor) -> Tensor:
         with torch.no_grad():
