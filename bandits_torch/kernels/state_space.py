@@ -74,27 +74,27 @@ class Component:
     def waves(self, elapsed: Tensor) -> Tensor:
         """cos(omega_j elapsed), followed by the sine for waves that rotate, ``... x m``."""
         angle = self.frequency * elapsed.unsqueeze(-1)
-        parts = []
-        for j, turns in enumerate(self.turns):
-            parts += [angle[..., j].cos(), angle[..., j].sin()] if turns else [torch.ones_like(angle[..., j])]
-        return torch.stack(parts, -1)
+        features = []
+        for turns, one in zip(self.turns, angle.unbind(-1), strict=True):
+            features += [one.cos(), one.sin()] if turns else [torch.ones_like(one)]
+        return torch.stack(features, -1)
 
     def wave_weights(self) -> Tensor:
         """w_j of every wave feature, ``batch x m``."""
-        twice = [j for j, turns in enumerate(self.turns) for _ in range(1 + turns)]
-        return self.weight[..., twice]
+        wave_of_feature = [j for j, turns in enumerate(self.turns) for _ in range(1 + turns)]
+        return self.weight[..., wave_of_feature]
 
     def value(self, elapsed: Tensor) -> Tensor:
         """k(elapsed) for elapsed >= 0, in the shape to which ``elapsed`` and the batch broadcast."""
-        over = ((self.measurement @ self.decay(elapsed)) * (self.covariance @ self.measurement)).sum(-1)
-        return over * (self.weight * (self.frequency * elapsed.unsqueeze(-1)).cos()).sum(-1)
+        decaying = ((self.measurement @ self.decay(elapsed)) * (self.covariance @ self.measurement)).sum(-1)
+        return decaying * (self.weight * (self.frequency * elapsed.unsqueeze(-1)).cos()).sum(-1)
 
     def times(self, other: Component) -> Component:
         """The product of the two covariances: Kronecker products of the decays, and all pairs of waves.
 
         Two rotating waves give one with the difference of their frequencies and one with the sum.
         """
-        one, two = torch.eye(len(self.measurement)), torch.eye(len(other.measurement))
+        own_identity, other_identity = torch.eye(len(self.measurement)), torch.eye(len(other.measurement))
         weights, frequencies, turns = [], [], []
         for i, first in enumerate(self.turns):
             for j, second in enumerate(other.turns):
@@ -106,7 +106,7 @@ class Component:
                 turns += [True, True] if both else [first or second]
         return Component(
             self.rate + other.rate,
-            kron(self.shift, two.to(other.shift)) + kron(one.to(self.shift), other.shift),
+            kron(self.shift, other_identity.to(other.shift)) + kron(own_identity.to(self.shift), other.shift),
             kron(self.covariance, other.covariance),
             torch.kron(self.measurement, other.measurement),
             torch.stack(torch.broadcast_tensors(*weights), -1),
@@ -138,16 +138,15 @@ class StateSpace:
     def constant(cls, value: Tensor) -> StateSpace:
         """k = ``value``, of shape ``batch``."""
         zero = torch.zeros_like(value)
-        one = value.new_ones(1)
-        matrix = zero[..., None, None]
-        waves = value.unsqueeze(-1), zero.unsqueeze(-1)
-        return cls((Component(zero, matrix, torch.ones_like(matrix), one, *waves, still=True),))
+        shift, frequency = zero[..., None, None], zero.unsqueeze(-1)
+        covariance, measurement, weight = torch.ones_like(shift), value.new_ones(1), value.unsqueeze(-1)
+        return cls((Component(zero, shift, covariance, measurement, weight, frequency, still=True),))
 
     @classmethod
     def exponential(cls, rate: Tensor) -> StateSpace:
         """k(tau) = exp(-rate |tau|): Matern with nu = 1/2, exponential forgetting. ``rate``: ``batch``."""
-        one = cls.constant(torch.ones_like(rate)).components[0]
-        return cls((replace(one, rate=rate, still=False),))
+        base = cls.constant(torch.ones_like(rate)).components[0]
+        return cls((replace(base, rate=rate, still=False),))
 
     @classmethod
     def matern(cls, nu: float, lengthscale: Tensor) -> StateSpace:
@@ -158,10 +157,10 @@ class StateSpace:
         if nu == 0.5:
             return cls((base,))
         shift, covariance = _MATERN[nu]
-        matrix = rate.new_tensor(shift) * rate[..., None, None]
-        stationary = rate.new_tensor(covariance).expand_as(matrix)
-        first = torch.eye(len(shift)).to(rate)[0]
-        return cls((replace(base, shift=matrix, covariance=stationary, measurement=first),))
+        scaled = rate.new_tensor(shift) * rate[..., None, None]
+        stationary = rate.new_tensor(covariance).expand_as(scaled)
+        first = torch.eye(len(shift)).to(rate)[0]  # f itself is measured
+        return cls((replace(base, shift=scaled, covariance=stationary, measurement=first),))
 
     @classmethod
     def cosine(cls, frequency: Tensor) -> StateSpace:
@@ -187,6 +186,7 @@ class StateSpace:
         z = (1 / lengthscale).double().cpu()
         if order is None:
             q = _harmonics(z.detach(), _MOST_HARMONICS + 1)
+            # Entry j is q_j + q_{j+1} + ..., the error of harmonics 0 to j - 1, the largest of the batch.
             left_out = q.flip(-1).cumsum(-1).flip(-1).reshape(-1, q.shape[-1]).amax(0)
             enough = (left_out <= tolerance).nonzero().flatten().tolist()
             expected = f"large enough for {_MOST_HARMONICS} harmonics to leave out at most {tolerance:g}"
@@ -227,7 +227,7 @@ _MATERN = {  # shift / rate and P for the state (f, f' / rate, f'' / rate^2)
 
 
 def _harmonics(z: Tensor, order: int) -> Tensor:
-    """q_0, ..., q_order, ``batch x (order + 1)``."""
+    """The weights q_0, ..., q_order of ``StateSpace.periodic`` for z (``batch``): ``batch x (order + 1)``."""
     number = torch.arange(order + 1)
     q = _ScaledBessel.apply(number, z.unsqueeze(-1))
     return torch.where(number > 0, 2 * q, q)
