@@ -27,7 +27,7 @@ from bandits_torch.models.online_model import (
     with_time,
 )
 
-_FIRST = 16  # arms pulled by each member that the first comparison of the two forms assumes
+_ARMS_AT_FIRST = 16  # distinct arms pulled by each member, as the first comparison of the two forms assumes
 _GROWING_VARIANCE_UP_TO = 1_500  # largest N for the covariance form if the prior variance grows with time
 
 
@@ -94,20 +94,19 @@ class ArmGP(ArmModel):
         validation.require(form != "factor" or not in_states, "form", form, expected)
         self.drifts = self.prior.time_kernel is not None
         self.prior.fill(self.batch_shape)
-        self.form = form
         self.register_buffer("noise_variance", noise.expand(self.batch_shape).clone())
-        b = self.batch_shape.numel()
+        b, over_time = self.batch_shape.numel(), self.prior.time_kernel
         flat = mean.expand(*self.batch_shape, self.num_arms).reshape(b, -1).clone()
-        over_time = self.prior.time_kernel
         steady = not in_states and (over_time is None or over_time.is_stationary)
+        self.form = present_form = form  # the argument, and what the belief begins with
         if in_states:
-            form = "state-space"
+            present_form = "state-space"
         elif form == "auto":
-            pays = covariance_pays(flat, self.drifts, ROOM, min(b * _FIRST, self.num_arms))
+            pays = covariance_pays(flat, self.drifts, ROOM, min(b * _ARMS_AT_FIRST, self.num_arms))
             takes_covariance = pays if steady else self.num_arms <= _GROWING_VARIANCE_UP_TO
-            form = "covariance" if takes_covariance else "factor"
-        self._belief = ArmBelief(self.prior, flat, self.noise_variance.reshape(b, 1), form)
-        self._belief.changes_form = self.form == "auto" and steady
+            present_form = "covariance" if takes_covariance else "factor"
+        self._belief = ArmBelief(self.prior, flat, self.noise_variance.reshape(b, 1), present_form)
+        self._belief.changes_form = form == "auto" and steady
         self._candidates_time = 0.0
         self.eval()
 
@@ -245,7 +244,7 @@ class ArmGP(ArmModel):
         time: float | None = None,
         where: Tensor | None = None,
     ) -> None:
-        """See ``MembersOverArms``."""
+        """See ``MembersOverArms``; here the reward, ``at[0] + residual``, is learned."""
         self.observe_arms(arm.unsqueeze(-1), at[0] + residual, time, where)
 
     @contextmanager
@@ -310,8 +309,7 @@ class ArmGP(ArmModel):
     @property
     def takes_noise(self) -> bool:
         """Whether rewards may have noise variances of their own."""
-        of_states = isinstance(self.prior, StateSpacePrior)
-        return self.form != "factor" and not of_states and not self._belief.forgets
+        return not (self.form == "factor" or isinstance(self.prior, StateSpacePrior) or self._belief.forgets)
 
     def take_noisy(self, arm: Tensor, reward: Tensor, time: float, noise_variance: Tensor) -> None:
         """``take`` for rewards with noise variances of their own; they may be late."""
@@ -420,7 +418,7 @@ class ArmGP(ArmModel):
         super().widen(batch_shape)
         self.noise_variance = self.noise_variance.expand(batch_shape).clone()
         self.prior.fill(batch_shape)
-        self.belief.widen(members.expand(batch_shape).flatten())
+        self._belief.widen(members.expand(batch_shape).flatten())
 
     def with_arms(self, arms: Tensor, prior_mean: float | Tensor | None = None) -> ArmGP:
         """A model that also has these arms, with indices from N on; it equals one built with all arms.
