@@ -1,7 +1,7 @@
 """Exact posterior over N arms as a mean vector and a covariance matrix: O(N^2) per step for any horizon.
 
-``Form``, the base class of this form and ``FactorForm``, and the static posterior from counts, O(n^3), with which both
-check and rebuild their recursions. With K the prior covariance among the n points observed, c their counts,
+Also ``Form``, the base class of this form and ``FactorForm``, and the static posterior from counts, O(n^3), by which
+both check and rebuild what they hold. With K the prior covariance among the n points observed, c their counts,
 W = diag(c / lambda) and y the sums of their residuals:
 
     P = K - K W^{1/2} B^{-1} W^{1/2} K,    mean = K W^{1/2} B^{-1} (lambda c)^{-1/2} y,    B = I + W^{1/2} K W^{1/2}
@@ -30,8 +30,8 @@ _TINY = torch.finfo(torch.float64).tiny  # replaces a count of 0 in a denominato
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-5}
 # A removal whose s is smaller, in units of lambda, calls for a rebuild: it may multiply rounding errors by 1 / s.
 LEAST_LEFT = 1e-5
-# So does a sum of removed surprise above this many times one plus the surprise left, which has the rounding errors of
-# both. One extreme reward reaches that at once, ordinary rewards after some windows.
+# Removals also call for a rebuild if the surprise that they removed exceeds this many times 1 + the surprise left. What
+# is left has the rounding errors of both. One extreme reward reaches that at once, ordinary rewards after some windows.
 REMOVED = 100.0
 
 
@@ -111,7 +111,7 @@ def column_error(K_column: Tensor, K: Tensor, column: Tensor, C: Tensor, weight:
     return left - (C @ (weight * left).unsqueeze(-1)).squeeze(-1)
 
 
-Books = dict[str, list[Tensor]]  # terms of surprise that are added once for many steps
+Books = dict[str, list[Tensor]]  # values by name that the steps of a block add, for ``close``
 
 
 class Form(ResizableState):
@@ -158,8 +158,8 @@ class Form(ResizableState):
 
     @abstractmethod
     def advance(self, kept: Tensor, gained: Tensor) -> None:
-        """Let time pass: f <- kept * f + independent GP of covariance gained * K; both (b, 1) or (1, 1). O(b N), or
-        O(b N^2) where few arms have no rows that wait for a fold."""
+        """Let time pass: f <- kept * f + independent GP of covariance gained * K; both (b, 1) or (1, 1). O(b N), in the
+        covariance form of few arms O(b N^2)."""
 
     @abstractmethod
     def among(self, arm: Tensor, now: float) -> Tensor:
@@ -317,8 +317,8 @@ class CovarianceForm(Form):
     written_arm: Tensor  # (b, w), their arms; -1 if there is no row
     root: Tensor | None  # F
     _kernel: Tensor  # (b,), each member's index in K
-    waiting: int  # w
-    _least: Tensor
+    waiting: int  # w; 1: every row is folded at once, and W is empty
+    _least: Tensor  # (b, 1), the least s of a removal in a block
     _PLAIN = ("filled",)
 
     def __init__(
@@ -554,9 +554,8 @@ class CovarianceForm(Form):
         if self.prior.time_kernel is not None:
             return None
         if self.root is None:
-            fresh = not bool(self.gain.any())  # nothing has been observed
             copies = len(self.covariance) // len(self.prior_covariance)
-            if fresh:
+            if not bool(self.gain.any()):  # nothing has been observed
                 self.root = _root(self.prior_covariance).repeat(copies, 1, 1)
             else:  # the symmetric root: rounding errors may turn the eigenvectors, but change it little
                 own = _root(self.full(0.0))
@@ -631,13 +630,13 @@ class CovarianceForm(Form):
         known = self.covariance[member, arm.unsqueeze(-1), arm.unsqueeze(-2)]
         if self.waiting == 1:
             return known
-        rows = self.rows.mT[self._member[:, None], arm]  # (T, b, n, 32)
+        rows = self.rows.mT[self._member[:, None], arm]  # (T, b, n, w)
         if self.prior.time_kernel is not None:
             kept, gained = self.kept.unsqueeze(-1), self.gained.unsqueeze(-1)
             known = known * kept + self.prior.among(arm) * gained
         known = known - (rows * self.weight[:, None]) @ rows.mT
         if self.prior.time_kernel is None:
-            same = self.written_arm.unsqueeze(-2) == arm.unsqueeze(-1)  # (T, b, n, k)
+            same = self.written_arm.unsqueeze(-2) == arm.unsqueeze(-1)  # (T, b, n, w)
             slot = same.to(torch.uint8).argmax(-1)
             row = self.written[member, slot.unsqueeze(-1), arm.unsqueeze(-2)]
             has = same.any(-1)
