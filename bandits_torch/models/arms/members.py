@@ -22,7 +22,7 @@ PENDING = 24  # observations between two folds of a member
 SHORTEST = 0.05  # time scales of smooth drift are longer
 _TIE = 1e-10  # variances that differ by less of the largest are equal: rounding depends on the number of arms
 _LEFT_OUT = 0.01  # a new arm adds a column to a root if it leaves out a larger share of the arm's variance
-_FADED = 1e-8  # a member folds when what it has learned has faded to a smaller share of a variance
+FADED = 1e-8  # a member folds when what it has learned has faded to a smaller share of a variance
 Time = float | tuple[float, float]  # a time, or two: for forgetting, and for the phase of cycles
 
 
@@ -279,7 +279,7 @@ class RecursiveMembers(MembersOverArms):
     def far(frame: Tensor) -> Tensor:
         """Whether each member must fold because its frame has faded too much to be inverted, (P,)."""
         size = _determinant(frame)
-        return (size.square() if frame.shape[-1] == 1 else size.abs()) < _FADED
+        return (size.square() if frame.shape[-1] == 1 else size.abs()) < FADED
 
     def _frame_at(self, time: Time | None) -> Tensor:
         time = fading(time)
@@ -449,7 +449,7 @@ class RecursiveMembers(MembersOverArms):
             mean.mul_(G)
             reduction.mul_(square)
         else:
-            rows.copy_(self._turned(rows, G))
+            rows.copy_(self._through_frame(rows, G))
             mean.copy_(G @ mean)
             reduction.copy_((self._congruence(G) if seen is None else seen.congruence[members]) @ reduction)
         rows.flatten(0, 1).baddbmm_(waiting.mT, waiting)
@@ -466,7 +466,7 @@ class RecursiveMembers(MembersOverArms):
         twice = one[..., i] * two[..., j]
         return twice + one[..., j] * two[..., i] * (i != j)
 
-    def _turned(self, rows: Tensor, G: Tensor) -> Tensor:
+    def _through_frame(self, rows: Tensor, G: Tensor) -> Tensor:
         """(G (x) I) R (G (x) I)^T for R (p, S, s n, s n)."""
         s = self.states
         half = (G[:, None] @ rows.unflatten(2, (s, -1)).flatten(3)).reshape(rows.shape)

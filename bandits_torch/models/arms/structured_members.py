@@ -11,7 +11,7 @@ from torch.nn.functional import pad
 
 from bandits_torch import validation
 from bandits_torch.models.arms.members import (
-    _FADED,
+    FADED,
     SHORTEST,
     MembersOverArms,
     RecursiveMembers,
@@ -75,8 +75,8 @@ class CyclicMembers(RecursiveMembers):
         prior_mean: float | Tensor = 0.0,
         replicates: int = 1,
     ) -> None:
-        some = isinstance(periods, (list, tuple)) and len(periods) > 0
-        validation.require(some, "periods", periods, "a list of numbers > 0")
+        nonempty = isinstance(periods, (list, tuple)) and len(periods) > 0
+        validation.require(nonempty, "periods", periods, "a list of numbers > 0")
         for period in periods:
             validation.positive("periods", period)
         fits = isinstance(harmonics, (list, tuple)) and len(harmonics) == len(periods)
@@ -95,10 +95,10 @@ class CyclicMembers(RecursiveMembers):
         given = validation.rewards("profile", validation.numbers("profile", profile, self.prior_mean))
         validation.of_shape("profile", given, (P, 2 * J, N), (2 * J, N), ())
         q = v.new_tensor([1 / h**2 for _, h in waves])
-        size = (v.unsqueeze(-1) * q / q.sum()).sqrt().repeat_interleave(2, -1)
-        size = torch.cat([(1 - v).sqrt().unsqueeze(-1), size], -1)[:, : self.states]
+        of_cycles = (v.unsqueeze(-1) * q / q.sum()).sqrt().repeat_interleave(2, -1)
+        amplitude = torch.cat([(1 - v).sqrt().unsqueeze(-1), of_cycles], -1)[:, : self.states]
         rates = torch.stack([like] + [rate] * (self.states - 1), -1)
-        held = {"profile": given.expand(P, 2 * J, N), "share": v, "cycle_rate": rate, "_amplitude": size}
+        held = {"profile": given.expand(P, 2 * J, N), "share": v, "cycle_rate": rate, "_amplitude": amplitude}
         for name, value in (held | {"_rates": rates}).items():
             self.register_buffer(name, value.to(self.prior_mean).clone(), persistent=False)
         self.profile: Tensor
@@ -114,11 +114,11 @@ class CyclicMembers(RecursiveMembers):
         return self.mean.new_tensor([wave(angle) for angle in angles for wave in (math.cos, math.sin)])
 
     def _seen_through(self, time: Time | None) -> Tensor:
-        """h, (P, s)."""
-        size = self._amplitude
+        """h(u), (P, s), where ``_seen_at`` has g = G^T h."""
+        amplitude = self._amplitude
         if self.states == 1:
-            return size
-        return size * torch.cat([size.new_ones(1), self.waves(time)])
+            return amplitude
+        return amplitude * torch.cat([amplitude.new_ones(1), self.waves(time)])
 
     def _seen_at(self, time: Time | None) -> Tensor:
         return self._seen_through(time) * self._frame_at(time).diagonal(dim1=-2, dim2=-1)
@@ -143,7 +143,7 @@ class CyclicMembers(RecursiveMembers):
 
     @staticmethod
     def far(frame: Tensor) -> Tensor:
-        return frame.diagonal(dim1=-2, dim2=-1).amin(-1).square() < _FADED
+        return frame.diagonal(dim1=-2, dim2=-1).amin(-1).square() < FADED
 
     def _carried(self, time: Time, times: Sequence[Time]) -> Tensor:
         seen = torch.stack([self._seen_through(one) for one in times], 1)  # (P, K, s)
@@ -160,7 +160,7 @@ class CyclicMembers(RecursiveMembers):
         i, j = torch.triu_indices(d.shape[-1], d.shape[-1], device=d.device)
         return torch.diag_embed(d[..., i] * d[..., j])
 
-    def _turned(self, rows: Tensor, G: Tensor) -> Tensor:
+    def _through_frame(self, rows: Tensor, G: Tensor) -> Tensor:
         d = G.diagonal(dim1=-2, dim2=-1).repeat_interleave(rows.shape[-1] // self.states, -1).unsqueeze(1)
         return rows * d.unsqueeze(-1) * d.unsqueeze(-2)
 
@@ -229,8 +229,8 @@ class LevelMembers(RecursiveMembers):
     ) -> None:
         shared = arms, covariances, kernel, noise_variance, forgetting_rate
         super().__init__(*shared, prior_mean=prior_mean, replicates=replicates)
-        least_of_each = ("level_variance", level_variance, 0.0), ("timescale", timescale, SHORTEST)
-        for name, value, least in least_of_each:
+        bounds = ("level_variance", level_variance, 0.0), ("timescale", timescale, SHORTEST)
+        for name, value, least in bounds:
             validation.finite_tensor(name, value)
             validation.of_shape(name, value, (len(self.kernel),), note=", one for each member")
             validation.require(bool((value > least).all()), name, value, f"> {least}")
@@ -258,7 +258,7 @@ class LevelMembers(RecursiveMembers):
 
     @staticmethod
     def far(frame: Tensor) -> Tensor:
-        return torch.minimum(frame[:, 0, 0].square(), torch.linalg.det(frame[:, 1:, 1:]).abs()) < _FADED
+        return torch.minimum(frame[:, 0, 0].square(), torch.linalg.det(frame[:, 1:, 1:]).abs()) < FADED
 
     def _seen_at(self, time: Time | None) -> Tensor:
         return self._frame_at(time)[:, :2].sum(1)
@@ -284,8 +284,8 @@ class LevelMembers(RecursiveMembers):
         """Mean of every arm's lift over the control, and variance of its f given the level at ``time``."""
         g = self._frame_at(time)[:, :1, 0]
         mean = self.prior_mean + g * self.mean[:, :, 0]
-        shared, unsure = self._with_level(time)
-        variance = self._variance_of_f - g.square() * self.reduction[:, :, 0] - shared.square() / unsure
+        shared, of_level = self._with_level(time)
+        variance = self._variance_of_f - g.square() * self.reduction[:, :, 0] - shared.square() / of_level
         lift = mean - mean[..., self.control].unsqueeze(-1)
         return lift, torch.maximum(variance, torch.finfo(variance.dtype).eps * self._variance_of_f)
 
@@ -294,17 +294,18 @@ class LevelMembers(RecursiveMembers):
         ``time``: (S, P, N)."""
         g = pad(self._frame_at(time)[:, :1, 0], (0, 2))
         row = self._prior_row(arm)
-        shared, unsure = self._with_level(time)
+        shared, of_level = self._with_level(time)
         of_arm = shared[self._run, :, arm].unsqueeze(-1)
-        return row - g[:, :1] * self._learned_of(arm, row, g)[:, :, 0] - of_arm * shared / unsure
+        return row - g[:, :1] * self._learned_of(arm, row, g)[:, :, 0] - of_arm * shared / of_level
 
     def _with_level(self, time: Time | None) -> tuple[Tensor, Tensor]:
         """Covariance of every arm's f with the level, and the variance of the level, (S, P, N) each."""
+        # G takes f to g f and l to u l + w d, with d the third number; ``ld`` is the reduction of Cov(l, d).
         frame = self._frame_at(time)
         g, (u, w) = frame[:, :1, 0], frame[:, 1, 1:].unsqueeze(-1).unbind(1)
         _, fl, fd, ll, ld, dd = self.reduction.unbind(2)
-        unsure = self.level_variance.unsqueeze(-1) - (u * u * ll + 2 * u * w * ld + w * w * dd)
-        return -g * (u * fl + w * fd), torch.maximum(unsure, self._least)
+        of_level = self.level_variance.unsqueeze(-1) - (u * u * ll + 2 * u * w * ld + w * w * dd)
+        return -g * (u * fl + w * fd), torch.maximum(of_level, self._least)
 
     # -- learning --------------------------------------------------------------------------------------
 
