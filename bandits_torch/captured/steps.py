@@ -169,7 +169,7 @@ class IndexSteps(CapturedSteps):
     # -- between blocks --------------------------------------------------------------------------------
 
     def begin(self, steps: int, most: int) -> None:
-        """Read once how many observations there are, and make room for new ones."""
+        """Refuse a state that cannot be captured, count its observations, and make room for new ones."""
         clock, device = self.policy.clock, self.model.noise_variance.device
         self.belief.observations.look()
         even = self.belief.observations.length is not None and not isinstance(clock, Tensor)
@@ -191,12 +191,12 @@ class IndexSteps(CapturedSteps):
         limit = self.window or self.interval
         room = steps if limit is None else min(steps, limit)
         self.belief.observations.reserve(room + most)
-        self._even, each = even, self.by_mask or not even
+        self._even = even
         # The largest rewards so far; -inf if improvements are measured from the largest mean.
         none = self.model.noise_variance.new_full((self.policy.replicates, 1), -torch.inf)
         self.largest = getattr(self.policy, "largest", none).clone()
         clock = torch.as_tensor(clock, device=device).expand(self.policy.replicates)
-        self._clock = clock.clone() if each else None  # a counter for each replicate, on the device
+        self._clock = clock.clone() if self.by_mask or not even else None  # on the device, for each replicate
 
     @property
     def _held(self) -> int:
@@ -465,7 +465,7 @@ class AveragingSteps(CapturedSteps):
 
     def begin(self, steps: int, most: int) -> None:
         """Discard the host's copy of the members' frames, so it is read again."""
-        self._frames: list[Tensor] | None = None  # the present frames of each part, on the CPU
+        self._present_frames: list[Tensor] | None = None  # the present frames of each part, on the CPU
         self._counting = [part.rows.new_ones(part.rows.shape[:2]) for part in self.parts]
         self._rates = [part.forgetting_rate.cpu() for part in self.parts]
 
@@ -479,30 +479,30 @@ class AveragingSteps(CapturedSteps):
         for time in times[: PENDING - self.turn]:
             gaps.append(clock.tick(time) - now)
             now += gaps[-1]
-        self._coming = [self._ahead(k, gaps) for k in range(len(self.parts))]
-        far = [part.far(frame).any(-1) for part, frame in zip(self.parts, self._coming, strict=True)]
+        self._coming_frames = [self._frames_ahead(k, gaps) for k in range(len(self.parts))]
+        far = [part.far(frame).any(-1) for part, frame in zip(self.parts, self._coming_frames, strict=True)]
         faded = torch.stack(far).any(0).nonzero()
         return (int(faded[0]) if len(faded) else len(gaps)) or self._plainly()
 
     def _plainly(self) -> int:
         """Return 0: the next step is a plain step."""
-        self._frames = None
+        self._present_frames = None
         self._plain_steps += 1
         return 0
 
-    def _ahead(self, k: int, gaps: list[float]) -> Tensor:
+    def _frames_ahead(self, k: int, gaps: list[float]) -> Tensor:
         """The frames of part k at the next steps, (steps, P, s, s)."""
-        if self._frames is None:
-            self._frames = [part.frame.cpu() for part in self.parts]
-        rate, frame = self._rates[k], self._frames[k]
+        if self._present_frames is None:
+            self._present_frames = [part.frame.cpu() for part in self.parts]
+        rate, frame = self._rates[k], self._present_frames[k]
         moved = self.parts[k].passing(rate, torch.tensor(gaps, dtype=rate.dtype).unsqueeze(-1))
         for j, move in enumerate(moved):
             moved[j] = move @ frame
-            frame = self._left(k, moved[j], j)
+            frame = self._frame_left(k, moved[j], j)
         return moved
 
-    def _left(self, k: int, frame: Tensor, j: int) -> Tensor:
-        """The frames of part k after step j of a block: those of members that fold become the identity."""
+    def _frame_left(self, k: int, frame: Tensor, j: int) -> Tensor:
+        """What step j of a block leaves of ``frame``, those of part k: the identity where a member folds."""
         frame, part = frame.clone(), self.parts[k]
         frame[part.whose_turn(self.turn + j + 1)] = torch.eye(part.states).to(frame)
         return frame
@@ -518,13 +518,13 @@ class AveragingSteps(CapturedSteps):
         self.takes_all = policy.takes_all(least, most)
         self.ends = torch.stack([least, most])  # of the rewards that arms can give in the block
         self._read_anew()
-        asked, frames = [], self._coming
+        asked, frames = [], self._coming_frames
         for time in times:
             now = policy.clock.tick(time)
             asked.append(policy.asked(policy.count))
             policy.counted()
         end = len(times) - 1
-        self._frames = [self._left(k, frame[end], end) for k, frame in enumerate(frames)]
+        self._present_frames = [self._frame_left(k, frame[end], end) for k, frame in enumerate(frames)]
         device, kinds = model.arms.device, {"check": torch.bool}
         given = {
             name: torch.tensor([one[name] for one in asked], dtype=kinds.get(name, frames[0].dtype)).to(
@@ -609,7 +609,7 @@ class AveragingSteps(CapturedSteps):
             self.policy.scale.state_changed()
         for k, (part, counting) in enumerate(zip(self.parts, self._counting, strict=True)):
             part.turn, part.counting, part.seen = (part.turn + len(times)) % PENDING, None, None
-            part.frame = cast(list[Tensor], self._frames)[k].to(counting.device, copy=True)
+            part.frame = cast(list[Tensor], self._present_frames)[k].to(counting.device, copy=True)
             empty = counting == 0
             if self.static and bool(empty.any()):
                 member, run = empty.nonzero(as_tuple=True)
