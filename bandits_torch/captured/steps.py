@@ -20,6 +20,7 @@ from torch import Tensor
 from bandits_torch.acquisition.thompson_sampling import ThompsonSampling
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.models.arms.arm_gp import ArmGP
+from bandits_torch.models.arms.covariance_form import Books
 from bandits_torch.models.arms.members import PENDING, RecursiveMembers, Seen
 from bandits_torch.models.arms.prior import StateSpacePrior
 from bandits_torch.models.arms.structured_members import StackedMembers
@@ -46,7 +47,6 @@ from bandits_torch.streams import ReplicateStreams
 
 Given = dict[str, Tensor]  # inputs of a block by name, one row for each of its k steps
 Pull = Callable[[Tensor], Tensor]  # maps arms (S,) to rewards (S,)
-Books = dict[str, list[Tensor]]  # values that steps store for the end of the block
 
 
 class CapturedSteps(ABC):
