@@ -232,6 +232,8 @@ def averaging_block(
     framed = not steps.takes_all and bool(scale.learn_offset.any())
     if (framed and not frame.holds(steps.ends)) or bool((scale.strength + scale.count == 0).any()):
         return None
+    for part in parts:
+        part.clear_rows()
     found = {}
     for state in (scale, sharing, policy.two_values, policy.range, policy.looks, policy):
         for name, value in state.snapshot.items():

@@ -466,7 +466,6 @@ class AveragingSteps(CapturedSteps):
     def begin(self, steps: int, most: int) -> None:
         """Discard the host's copy of the members' frames, so it is read again."""
         self._present_frames: list[Tensor] | None = None  # the present frames of each part, on the CPU
-        self._counting = [part.rows.new_ones(part.rows.shape[:2]) for part in self.parts]
         self._rates = [part.forgetting_rate.cpu() for part in self.parts]
 
     def most(self, times: Sequence[float]) -> int:
@@ -534,9 +533,8 @@ class AveragingSteps(CapturedSteps):
         }
         self._checks = bool(any(one["check"] for one in asked))
         self.looks = policy.looks is not None and policy.looks.may_be_due([one["tau"] for one in asked])
-        for k, (part, counting) in enumerate(zip(self.parts, self._counting, strict=True)):
-            part.now = now
-            part.counting = counting if self.static else None
+        for k, part in enumerate(self.parts):
+            part.now, part.blind = now, self.static
             given[frames_of(k)] = frames[k][: len(times)].to(device)
         return given
 
@@ -603,18 +601,13 @@ class AveragingSteps(CapturedSteps):
     # -- after a block ---------------------------------------------------------------------------------
 
     def after(self, times: Sequence[float], rows: Given) -> None:
-        """Clear the rows of members that were reset and have not folded since."""
+        """Give the members their new frames."""
         self._read_anew()
         if not self.takes_all:  # which scales are known may have changed
             self.policy.scale.state_changed()
-        for k, (part, counting) in enumerate(zip(self.parts, self._counting, strict=True)):
-            part.turn, part.counting, part.seen = (part.turn + len(times)) % PENDING, None, None
-            part.frame = cast(list[Tensor], self._present_frames)[k].to(counting.device, copy=True)
-            empty = counting == 0
-            if self.static and bool(empty.any()):
-                member, run = empty.nonzero(as_tuple=True)
-                part.rows[member, run] = 0.0
-                counting.fill_(1.0)
+        for part, frame in zip(self.parts, cast(list[Tensor], self._present_frames), strict=True):
+            part.turn, part.blind, part.seen = (part.turn + len(times)) % PENDING, False, None
+            part.frame = frame.to(part.rows.device, copy=True)
 
 
 def frames_of(part: int) -> str:

@@ -285,6 +285,18 @@ def test_a_number_is_the_time_that_fades_and_turns():
     assert all(torch.equal(one, two) for one, two in zip(*later, strict=True))
 
 
+def test_now_is_the_phase_of_the_latest_reward_although_no_time_has_passed():
+    model, other = members("cyclic"), members("cyclic")
+    arm, reward = torch.zeros(S).long(), torch.ones(model.batch_shape).double()
+    for k in range(20):  # no member folds at the last steps
+        time = (5.0, 3.0 * k)
+        at = other.at(arm, time)
+        for one in (model, other):
+            one.observe_residuals(arm, reward - at[0], at, time)
+        now = model.marginals(), other.marginals(time)
+        assert all(torch.equal(one, two) for one, two in zip(*now, strict=True))
+
+
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("count", [0, 1, 24, 61])
 @pytest.mark.parametrize("like", [range(N), [0, 1, 2, 1, 4, 5, 2]], ids=["regular", "singular"])

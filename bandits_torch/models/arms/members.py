@@ -184,6 +184,8 @@ class RecursiveMembers(MembersOverArms):
         mean: (S, P, s, N), m.
         reduction: (S, P, s (s + 1) / 2, N), the diagonals of R + W^T W, block by block.
         rows: (P, S, s n, s n), R; n is N, or the rank r. Members come first, so those that fold are contiguous.
+        counts: (P, S), 0 for members that were reset since their last fold: their R counts as 0, and the fold empties
+            it. 1 for the others.
         pending: (P, S, 24, s, n), W.
         turn: the row of ``pending`` to write next.
 
@@ -196,6 +198,7 @@ class RecursiveMembers(MembersOverArms):
     mean: Tensor
     reduction: Tensor
     rows: Tensor
+    counts: Tensor
     pending: Tensor
     covariances: Tensor
     kernel: Tensor
@@ -254,14 +257,18 @@ class RecursiveMembers(MembersOverArms):
         self.register_buffer("mean", new(S, P, s, n))
         self.register_buffer("reduction", new(S, P, s * (s + 1) // 2, n))
         self.register_buffer("rows", new(P, S, s * size, s * size))
+        self.register_buffer("counts", new(P, S) + 1)
         self.register_buffer("pending", new(P, S, PENDING, s, size))
         self.now: float | None = None
         self.turn = 0
         self._ahead: tuple[Tensor, float, Tensor] | None = None  # a frame, a later time, the frame then
-        # In captured steps (``bandits_torch.captured``): (P, S), 0 for members that were reset since their last fold,
-        # whose R counts as 0 and is emptied by the fold; else 1.
-        self.counting: Tensor | None = None
-        self.seen: Seen | None = None  # in captured steps: functions of the present frame
+        self._weights: tuple[Tensor, Time | None, Tensor, Sequence[Tensor]] | None = (
+            None  # what ``_weights_at`` found
+        )
+        self.seen: Seen | None = (
+            None  # in captured steps (``bandits_torch.captured``): functions of the present frame
+        )
+        self.blind = False  # in captured steps: whether no value may be read on the host
 
     @property
     def parts(self) -> tuple[RecursiveMembers, ...]:
@@ -333,8 +340,11 @@ class RecursiveMembers(MembersOverArms):
         """g at ``time``, (P, s), and the coefficients of the stored entries of D in g^T D g, (P,) each."""
         if time is None and self.seen is not None:
             return self.seen.vector, self.seen.squares.unbind(-1)
-        g = self._seen_at(time)
-        return g, _squares(g)
+        frame, found = self._frame_at(time), self._weights  # a choice and its reward ask for the same time
+        if time is None or found is None or found[0] is not frame or found[1] != time:
+            g = self._seen_at(time)
+            found = self._weights = frame, time, g, _squares(g)
+        return found[2:]
 
     def covariance_with(self, arm: Tensor, time: Time | None = None) -> Tensor:
         g = self._seen_at(time)
@@ -402,11 +412,10 @@ class RecursiveMembers(MembersOverArms):
         """(R + W^T W) (g (x) e_i) for each replicate's arm i, (S, P, s, n): the reduction of its covariances by
         observations. ``row``: its row of K."""
         rows, weights = self._held_of(arm, row)
-        learned = rows[:, :, 0] * g[:, None, :1]
+        of_rows = g.unsqueeze(1) * self.counts.unsqueeze(-1)  # (P, S, s)
+        learned = rows[:, :, 0] * of_rows[..., :1]
         for k in range(1, self.states):
-            learned.addcmul_(rows[:, :, k], g[:, None, k : k + 1])
-        if self.counting is not None:
-            learned.mul_(self.counting.unsqueeze(-1))
+            learned.addcmul_(rows[:, :, k], of_rows[..., k : k + 1])
         weights = weights * g[:, None, None]
         weights = weights.squeeze(-1) if self.states == 1 else weights.sum(-1)  # (P, S, 24)
         pending = self.pending.flatten(-2).flatten(0, 1)
@@ -436,25 +445,24 @@ class RecursiveMembers(MembersOverArms):
         G, rows, pending = self.frame[members], self.rows[members], self.pending[members]
         if len(rows) == 0:
             return
-        if self.counting is not None:
-            rows.mul_(self.counting[members, :, None, None])
-            self.counting[members] = 1.0
+        counts = self.counts[members, :, None, None]
         # G is nearly singular after a long time with s > 1: G W^T before the product, in which nothing then cancels.
         waiting = _times(G[:, None, None], pending).flatten(0, 1).flatten(-2)
         mean, reduction = self.mean[:, members], self.reduction[:, members]
         seen = self.seen
         if self.states == 1:
             square = G.square() if seen is None else seen.congruence[members]
-            rows.mul_(square.unsqueeze(1))
+            rows.mul_(square.unsqueeze(1) * counts)
             mean.mul_(G)
             reduction.mul_(square)
         else:
-            rows.copy_(self._through_frame(rows, G))
+            rows.copy_(self._through_frame(rows, G, counts))
             mean.copy_(G @ mean)
             reduction.copy_((self._congruence(G) if seen is None else seen.congruence[members]) @ reduction)
         rows.flatten(0, 1).baddbmm_(waiting.mT, waiting)
         pending.zero_()
-        if self.counting is None:  # captured steps are given their frames
+        counts.fill_(1.0)
+        if seen is None:  # captured steps are given their frames
             self.frame = self.frame.clone()
             self.frame[members] = self._whole
 
@@ -466,10 +474,10 @@ class RecursiveMembers(MembersOverArms):
         twice = one[..., i] * two[..., j]
         return twice + one[..., j] * two[..., i] * (i != j)
 
-    def _through_frame(self, rows: Tensor, G: Tensor) -> Tensor:
-        """(G (x) I) R (G (x) I)^T for R (p, S, s n, s n)."""
+    def _through_frame(self, rows: Tensor, G: Tensor, counts: Tensor) -> Tensor:
+        """(G (x) I) R (G (x) I)^T for R (p, S, s n, s n), times ``counts`` (p, S, 1, 1)."""
         s = self.states
-        half = (G[:, None] @ rows.unflatten(2, (s, -1)).flatten(3)).reshape(rows.shape)
+        half = ((G[:, None] * counts) @ rows.unflatten(2, (s, -1)).flatten(3)).reshape(rows.shape)
         return (G[:, None, None] @ half.unflatten(3, (s, -1))).reshape(rows.shape)
 
     def condition_mean(self, where: Tensor, arms: Tensor, times: Sequence[Time], weights: Tensor) -> None:
@@ -481,18 +489,22 @@ class RecursiveMembers(MembersOverArms):
     def reset(self, where: Tensor | None = None) -> None:
         if where is None:
             empty((self.mean, self.reduction, self.rows, self.pending))
+            self.counts.fill_(1.0)
             self.frame = self._whole.expand_as(self.frame).clone()
             self.now, self.turn = None, 0
-            return
-        if self.counting is not None:
+        elif self.blind:
             empty((self.mean, self.reduction), where)
-            empty((self.pending, self.counting), where.T)
-            return
-        run, member = where.nonzero(as_tuple=True)
-        self.mean[run, member] = 0.0
-        self.reduction[run, member] = 0.0
+            empty((self.pending, self.counts), where.T)
+        else:  # a few members of many
+            run, member = where.nonzero(as_tuple=True)
+            self.mean[run, member] = self.reduction[run, member] = 0.0
+            self.pending[member, run] = self.counts[member, run] = 0.0
+
+    def clear_rows(self) -> None:
+        """Empty R where it does not count."""
+        member, run = (self.counts == 0).nonzero(as_tuple=True)
         self.rows[member, run] = 0.0
-        self.pending[member, run] = 0.0
+        self.counts.fill_(1.0)
 
     def grow_from(self, small: RecursiveMembers) -> None:  # type: ignore[override]
         """Take what ``small`` has learned, members built like these over the first n of these arms. It is exact.
@@ -503,6 +515,7 @@ class RecursiveMembers(MembersOverArms):
         """
         n, s = small.num_arms, self.states
         each = self._extension(small)
+        small.clear_rows()
         self.frame = small.frame.clone()
         self.set_extra_state(small.get_extra_state())
         self.mean[..., :n] = small.mean
@@ -582,7 +595,7 @@ class RecursiveMembers(MembersOverArms):
 
     def set_extra_state(self, state: dict[str, Any]) -> None:
         super().set_extra_state(state)
-        self._ahead = None
+        self._ahead = self._weights = None
 
 
 class ArmMembers(RecursiveMembers):
@@ -716,6 +729,7 @@ class LowRankMembers(ArmMembers):
         extends = more >= 0 and torch.allclose(pad(small.covariances, (0, more)), first, rtol=1e-4, atol=atol)
         expected = "the roots of the first arms, with more rows"
         validation.require(extends, "covariances", "other roots", expected)
+        small.clear_rows()
         self.frame = small.frame.clone()
         self.set_extra_state(small.get_extra_state())
         self.rows[..., :r, :r], self.pending[..., :r] = small.rows, small.pending

@@ -160,9 +160,9 @@ class CyclicMembers(RecursiveMembers):
         i, j = torch.triu_indices(d.shape[-1], d.shape[-1], device=d.device)
         return torch.diag_embed(d[..., i] * d[..., j])
 
-    def _through_frame(self, rows: Tensor, G: Tensor) -> Tensor:
+    def _through_frame(self, rows: Tensor, G: Tensor, counts: Tensor) -> Tensor:
         d = G.diagonal(dim1=-2, dim2=-1).repeat_interleave(rows.shape[-1] // self.states, -1).unsqueeze(1)
-        return rows * d.unsqueeze(-1) * d.unsqueeze(-2)
+        return rows * (d.unsqueeze(-1) * counts) * d.unsqueeze(-2)
 
     def reset(self, where: Tensor | None = None) -> None:
         super().reset(where)
