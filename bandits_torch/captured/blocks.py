@@ -50,7 +50,7 @@ class PlainCalls:
     """Calls the block. On a CPU a block saves the Python code between the kernels."""
 
     block_steps = 32
-    static = False  # a block may read values on the host, so that a growing form does less work
+    blind = False  # a block may read values on the host, so that a growing form does less work
 
     @property
     def said(self) -> str:
@@ -73,7 +73,7 @@ class CudaGraphs:
     """
 
     block_steps = 32
-    static = True
+    blind = True
     most = 16
     said = "CUDA graphs"
 
@@ -450,14 +450,14 @@ def play_captured(
     if if_faster and type(launch) is PlainCalls and not steps.faster_in_plain_calls:
         raise refused(type(policy).__name__, "its steps are faster one by one, without the extra fast")
     most = launch.block_steps if most is None else most
-    steps.static = launch.static
+    steps.blind = launch.blind
     steps.begin(horizon - done, most)
     step = done
     while step < horizon:
         wanted = min(most, horizon - step, pause(step))
         times = [problem.time(s) for s in range(step + 1, step + wanted + 1)]
         count = steps.most(times)
-        if steps.static and count < most:
+        if steps.blind and count < most:
             count = 1 << count.bit_length() >> 1  # 0 stays 0
         if count == 0:
             plain(step + 1)

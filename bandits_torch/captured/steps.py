@@ -56,7 +56,7 @@ class CapturedSteps(ABC):
     The loop calls ``most`` and ``given``, launches every ``step`` and then ``close`` as one block, and calls ``after``.
     """
 
-    static = True  # whether a block must not read values on the host; a plain call on a CPU may
+    blind = True  # whether a block must not read values on the host; a plain call on a CPU may
     faster_in_plain_calls = True  # whether blocks of plain calls on a CPU are faster than steps one by one
 
     def begin(self, steps: int, most: int) -> None:
@@ -184,7 +184,7 @@ class IndexSteps(CapturedSteps):
         factor, kernel = self.belief.form_name == "factor", self.belief.prior.time_kernel
         if self.samples and factor:
             raise refused("ThompsonSampling", "form='factor' keeps no root of the covariance")
-        if self.static and factor and kernel is not None and not kernel.is_stationary:
+        if self.blind and factor and kernel is not None and not kernel.is_stationary:
             raise refused(
                 "form='factor'", "under a kernel whose variance grows, the work depends on the arms pulled"
             )
@@ -222,7 +222,7 @@ class IndexSteps(CapturedSteps):
             return 0  # the clock starts with the first observation
         if self.samples:
             belief.form.joint_root()  # makes the root, which is updated from now on
-        return belief.form.reserve(wanted, belief.now or 0.0, self.static)
+        return belief.form.reserve(wanted, belief.now or 0.0, self.blind)
 
     def given(self, times: Sequence[float], of_problem: Given) -> Given:
         """Clock, drift, normal numbers, and the observations that leave the window."""
@@ -288,7 +288,7 @@ class IndexSteps(CapturedSteps):
         now = given["time"][j] if "time" in given else 0.0
         leaving = [given[name][j] for name in ("leaving_arm", "leaving", "leaving_time") if name in given]
         later = None if self.by_mask else books  # a restart needs up-to-date counts
-        form.observe(arm, residual, now, leaving or None, later, self.static)
+        form.observe(arm, residual, now, leaving or None, later, self.blind)
         return row
 
     def _index(self, given: Given, j: int, width: Tensor | None, available: Tensor | None) -> Tensor:
@@ -329,7 +329,7 @@ class IndexSteps(CapturedSteps):
     def after(self, times: Sequence[float], rows: Given) -> None:
         """Store the observations, advance the clocks, and check rounding errors when that is due."""
         belief, policy, k, full = self.belief, self.policy, len(times), self._full
-        if self.static:
+        if self.blind:
             belief.form.played(k, k if full else 0)
         belief.keep(rows["arm"].mT, rows["reward"].to(belief.prior_mean.dtype).mT, times)
         rows["restarts"] = policy.restarts.repeat(k, 1)
@@ -534,7 +534,7 @@ class AveragingSteps(CapturedSteps):
         self._checks = bool(any(one["check"] for one in asked))
         self.looks = policy.looks is not None and policy.looks.may_be_due([one["tau"] for one in asked])
         for k, part in enumerate(self.parts):
-            part.now, part.blind = now, self.static
+            part.now, part.blind = now, self.blind
             given[frames_of(k)] = frames[k][: len(times)].to(device)
         return given
 
@@ -573,7 +573,7 @@ class AveragingSteps(CapturedSteps):
         due, seen, learned = policy.weigh(
             arm, reward, (mean, variance), believed, confirmed, settled=self.takes_all
         )
-        if self.static or bool(due.any()):
+        if self.blind or bool(due.any()):
             model.reset(due)
             mean, prior_variance = model.prior_at(arm)
             variance = torch.where(due, prior_variance, variance)

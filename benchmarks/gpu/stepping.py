@@ -104,7 +104,7 @@ def ucb(num_arms: int, replicates: int, device: str, **options: Any) -> tuple[Po
 class Stepper:
     """Plays on: ``plain`` or ``captured`` steps, with nobody waiting for a result."""
 
-    def __init__(self, policy: Policy, problem: Problem, k: int = 32, static: bool | None = None) -> None:
+    def __init__(self, policy: Policy, problem: Problem, k: int = 32, blind: bool | None = None) -> None:
         self.policy, self.problem, self.k, self.done = policy, problem, k, 0
         device = problem.arms.device
         self.streams = ReplicateStreams(
@@ -113,7 +113,7 @@ class Stepper:
         self.inputs = ProblemInputs(problem, self.streams)
         self.launch = launcher(device)
         # Whether blocks look at no value though they may; None: as in a run.
-        self.static = self.launch.static if static is None else static
+        self.blind = self.launch.blind if blind is None else blind
         self.steps: Any = None
 
     def plain(self, count: int) -> None:
@@ -129,7 +129,7 @@ class Stepper:
         """Captured steps, at least so many."""
         if self.steps is None:
             self.steps = captured_steps(self.policy)
-            self.steps.static = self.static
+            self.steps.blind = self.blind
             self.steps.begin(100_000, self.k)
         end = self.done + count
         while self.done < end:
@@ -163,10 +163,10 @@ def both(
     steps: int,
     device: str,
     k: int = 32,
-    static: bool | None = None,
+    blind: bool | None = None,
 ) -> dict[str, Any]:
     """Seconds, kernels and host waits of plain and captured steps; the captured ones after their graphs are made."""
-    stepper = Stepper(policy, problem, k, static)
+    stepper = Stepper(policy, problem, k, blind)
     stepper.plain(before)
     measured: dict[str, Any] = {"plain_seconds": seconds_a_step(stepper.plain, steps, device)}
     measured["plain_waits"] = host_waits(partial(stepper.plain, 4), device) / 4

@@ -44,7 +44,7 @@ class Operations(TorchDispatchMode):
 class Replayed(PlainCalls):
     """Blocks whose operations are recorded and played again, as a CUDA graph is: on the tensors that they had then."""
 
-    block_steps, static = 8, True
+    block_steps, blind = 8, True
 
     def __init__(self):
         self.recorded, self.again = {}, defaultdict(int)

@@ -171,7 +171,7 @@ def books(policy):
 
 def never_looks(monkeypatch):
     """Blocks look at no value, as on a GPU, though they are plain calls."""
-    monkeypatch.setattr(PlainCalls, "static", True)
+    monkeypatch.setattr(PlainCalls, "blind", True)
 
 
 FACTOR = [name for name in CASES if "factor" in name]
