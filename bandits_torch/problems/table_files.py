@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from decimal import Decimal
 from numbers import Real
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -307,7 +307,6 @@ _BINARY = {
     b"PAR1": "Parquet: name it .parquet",
     b"\xd0\xcf\x11\xe0": "an old Excel workbook: save it as CSV",
 }
-_NUL = "path must be a text file without NUL characters, got {!r} (its encoding= may be 'utf-16-le')"
 _SEPARATORS = (";", "\t", "|", ",")  # the comma last: it may be a decimal mark between other separators
 _SAMPLE = 1 << 16  # characters
 _SHOWN = 8  # names listed in a message
@@ -414,29 +413,31 @@ def _read_csv(
 
     pandas reads the numbers. Other cells, also numbers with the other decimal mark, stay text.
     """
-    with file.open(encoding=encoding) as opened:
-        sample = opened.read(_SAMPLE) + opened.readline()
-    if "\0" in sample:
-        raise ValueError(_NUL.format(str(file)))
-    excels = re.match(r'"?sep=(.)"?\n', sample)  # a line that Excel writes first
-    sample = sample[excels.end() :] if excels else sample
+    text = file.read_text(encoding)
+    if "\0" in text:
+        raise ValueError(
+            f"path must be a text file without NUL characters, got {str(file)!r} (its encoding= may be 'utf-16-le')"
+        )
+    excels = re.match(r'"?sep=(.)"?\n', text)  # a line that Excel writes first
+    text = text[excels.end() :] if excels else text
+    sample = text[: text.find("\n", _SAMPLE) + 1 or None]  # whole lines
     separator = separator or (excels[1] if excels else _separator(sample))
     _refuse_comments(sample, separator)
     rows = csv.reader(io.StringIO(sample), delimiter=separator)
     first = next((row for row in rows if row), [])
     named = _has_header(first) if header is None else header
-    skipped = (1 if excels else 0) + (rows.line_num if named else 0)
+    skipped = rows.line_num if named else 0
     first[:1] = [name.removeprefix("# ") for name in first[:1]]  # as NumPy writes names
     names = [name.strip() for name in first] if named else [f"column {n + 1}" for n in range(len(first))]
     broken = [name for name in names if "\n" in name]
     validation.require(not broken, "names of columns", broken, "on one line each")
-    source = _checked(file, encoding, separator, len(names), named, behind_first=excels is not None)
+    _refuse_uneven_rows(text, separator, len(names), named)
     texts = {n: str for n, name in enumerate(names) if name.lower() in as_text}
 
     def table(mark: str, dtype: Any = texts) -> pd.DataFrame:
         try:
             frame = pd.read_csv(
-                source if isinstance(source, Path) else io.StringIO(source),
+                io.BytesIO(text.encode()),
                 sep=separator,
                 decimal=mark,
                 header=None,
@@ -446,7 +447,6 @@ def _read_csv(
                 na_values=_MISSING_AS_WRITTEN,
                 keep_default_na=False,
                 dtype=dtype,
-                encoding=encoding.removesuffix("-sig"),  # pandas removes a byte order mark itself
                 low_memory=False,
                 **_EXACT,
             )
@@ -530,43 +530,17 @@ def _has_header(first: list[str]) -> bool:
     raise ValueError(f"the first row must hold names, got {first[:5]}: header=True if it does, else False")
 
 
-def _checked(
-    file: Path, encoding: str, separator: str, width: int, named: bool, behind_first: bool
-) -> Path | str:
-    """The input for pandas: the file, or its text if a carriage return alone ends lines.
-
-    Raises ValueError unless every row has ``width`` cells, because pandas fills short rows without a warning.
-    """
-    with file.open(encoding=encoding) as opened:
-        if behind_first:
-            next(opened)
-        for row, found in enumerate(filter(None, _widths(file, opened, separator)), start=1 - named):
-            if found != width:
-                title = "; remove a title above the header" if width == 1 and row == 1 else ""
-                end = "; remove a separator at the end of the line" if found == width + 1 else ""
-                raise ValueError(
-                    f"row {row} must have {width} cells, like the header, got {found} (separator= names the character "
-                    f"between cells{title or end})"
-                )
-        plain = opened.newlines in (None, "\n", "\r\n")
-    return file if plain else file.read_text(encoding)
-
-
-def _widths(file: Path, opened: TextIO, separator: str) -> Iterator[int]:
-    """How many cells each row has, 0 for an empty line."""
-
-    def line_by_line() -> Iterator[str]:
-        for line in opened:
-            if "\0" in line:
-                raise ValueError(_NUL.format(str(file)))
-            yield line
-
-    lines = line_by_line()
-    for line in lines:
-        if '"' in line:  # from here on a cell may hold separators and line ends
-            yield from map(len, csv.reader(itertools.chain([line], lines), delimiter=separator))
-            return
-        yield line.count(separator) + 1 if line != "\n" else 0
+def _refuse_uneven_rows(text: str, separator: str, width: int, named: bool) -> None:
+    """Raise ValueError unless every row has ``width`` cells, because pandas fills short rows without a warning."""
+    rows = filter(None, csv.reader(io.StringIO(text), delimiter=separator))
+    for row, cells in enumerate(rows, start=1 - named):
+        if len(cells) != width:
+            title = "; remove a title above the header" if width == 1 and row == 1 else ""
+            end = "; remove a separator at the end of the line" if len(cells) == width + 1 else ""
+            raise ValueError(
+                f"row {row} must have {width} cells, like the header, got {len(cells)} (separator= names the character "
+                f"between cells{title or end})"
+            )
 
 
 # --- Parquet and NPZ ---
