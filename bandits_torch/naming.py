@@ -94,18 +94,25 @@ def installed(kind: str) -> dict[str, EntryPoint]:
     return {point.name: point for point in entry_points(group=f"bandits_torch.{kind}")}
 
 
-def find(kind: str, name: str) -> Any:
-    """The object that the entry point ``name``, or ``module:name``, refers to; None if ``name`` is neither.
+def registered(kind: str, what: str, name: object, entries: dict[str, Any], registry: dict[str, Any]) -> Any:
+    """The entry of a name: of the registry, of an entry point of the group ``bandits_torch.KIND``, or ``module:name``.
 
-    Raises ValueError if it cannot be imported.
+    ``kind``: recipes or problems; ``what``: what the name is called in messages. Raises ValueError for an unknown name,
+    and for what cannot be imported or is not registered.
     """
-    module, colon, attribute = name.partition(":")
-    try:
-        if colon:
-            return getattr(import_module(module), attribute)
-        return installed(kind)[name].load() if name in installed(kind) else None
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"{kind[:-1]} {name!r} cannot be imported: {error}") from error
+    if isinstance(name, str) and name not in registry and (":" in name or name in installed(kind)):
+        module, colon, attribute = name.partition(":")
+        try:
+            found = getattr(import_module(module), attribute) if colon else installed(kind)[name].load()
+        except (ImportError, AttributeError, ValueError) as error:
+            raise ValueError(f"{kind[:-1]} {name!r} cannot be imported: {error}") from error
+        first = next((one for one, made in registry.items() if made is found), None)
+        if first is None:
+            raise ValueError(f"{what} must be that of a registered {kind[:-1]}, got {name!r}")
+        entries[name], registry[name] = entries[first], found
+    if not isinstance(name, str) or name not in registry:
+        raise ValueError(unknown_name(what, name, registry, "`bandits-torch list` shows all"))
+    return entries[name]
 
 
 def register(what: str, entry: Any, made: Any, entries: dict[str, Any], registry: dict[str, Any]) -> None:

@@ -359,17 +359,8 @@ def registered(name: str) -> NamedProblem:
     ``name``: of a problem, of an entry point of the group ``bandits_torch.problems``, or ``module:name`` of a
     registered class or function. Raises ValueError for an unknown name.
     """
-    if isinstance(name, str) and name not in PROBLEMS:
-        found = naming.find("problems", name)
-        about = next((one for one in REGISTERED.values() if one.factory is found), None)
-        validation.require(found is None or about is not None, "problem name", name, "of a problem (@named)")
-        if about is not None:
-            REGISTERED[name], PROBLEMS[name] = about, about.factory
-    if not isinstance(name, str) or name not in PROBLEMS:
-        raise ValueError(
-            naming.unknown_name("problem name", name, PROBLEMS, "`bandits-torch list` shows all")
-        )
-    return REGISTERED[name]
+    entry: NamedProblem = naming.registered("problems", "problem name", name, REGISTERED, PROBLEMS)
+    return entry
 
 
 def options_of(name: str) -> dict[str, Any]:

@@ -312,16 +312,8 @@ def registered(name: str) -> Recipe:
     ``name``: the name of a recipe or of an entry point in the group ``bandits_torch.recipes``, or ``module:function``.
     Raises ValueError for an unknown name.
     """
-    if isinstance(name, str) and name not in RECIPES:
-        found = naming.find("recipes", name)
-        match = next((one for one in REGISTERED.values() if one.call is found), None)
-        is_other = found is not None and match is None
-        validation.require(not is_other, "policy name", name, "the name of a recipe (@recipe)")
-        if match is not None:
-            REGISTERED[name], RECIPES[name] = match, match.call
-    if not isinstance(name, str) or name not in RECIPES:
-        raise ValueError(naming.unknown_name("policy name", name, RECIPES, "`bandits-torch list` shows all"))
-    return REGISTERED[name]
+    entry: Recipe = naming.registered("recipes", "policy name", name, REGISTERED, RECIPES)
+    return entry
 
 
 def build(
