@@ -287,46 +287,41 @@ def _log_of(
 ) -> Log:
     """The log in a file; ``columns``: the columns that the user named, by argument of ``read_log``."""
     names = list(frame.columns)
+    for argument, name in columns.items():
+        known_columns(argument, [] if name is None else [name], names)
 
     def one(argument: str, found: Sequence[str]) -> str:
         if len(found) != 1:
             raise ValueError(f"{argument} must be the name of a column, got None; there are {some(names)}")
         return found[0]
 
-    def if_there(argument: str, known: Sequence[str]) -> str | None:
+    optional: dict[str, str | None] = {}
+    for argument, known in (("propensity", _PROPENSITY), ("available", _AVAILABLE)):
         found = [column] if (column := columns.get(argument)) else _called(known, names)
-        return one(argument, found) if found else None
-
-    for argument, name in columns.items():
-        known_columns(argument, [] if name is None else [name], names)
-    propensity_column, available_column = (
-        if_there("propensity", _PROPENSITY),
-        if_there("available", _AVAILABLE),
-    )
-    time_column = find_time(frame, time, mark)
-    if time_column is None:
-        raise ValueError(f"time_column must be the name of a column, got {time!r}; there are {some(names)}")
-    claimed = {time_column, propensity_column, available_column}
+        optional[argument] = one(argument, found) if found else None
+    time_found = find_time(frame, time, mark)
+    time_column = one("time_column", [] if time_found is None else [time_found])
+    claimed = {time_column, *optional.values()}
     arms, rewards = _arm_and_reward(frame, claimed, columns.get("arm"), columns.get("reward"), contexts)
     arm_column, reward_column = one("arm", arms), one("reward", rewards)
     clock = read_times(time_column, frame[time_column], mark)
     order = np.argsort(clock.values, kind="stable")
     chosen = [time_column, arm_column, reward_column]
-    chosen += [column for column in (propensity_column, available_column) if column is not None]
+    chosen += [column for column in optional.values() if column is not None]
     expected = "different, for time, arm, reward, propensity and available"
     validation.require(len({*chosen}) == len(chosen), "columns", chosen, expected)
     validation.require(len({*contexts}) == len(contexts), "contexts", contexts, "different from each other")
-    for name in contexts:
-        known_columns("contexts", [name], names)
-        free = name not in chosen
-        validation.require(free, "contexts", name, "no column of time, arm, reward or propensity")
+    known_columns("contexts", contexts, names)
+    taken = [name for name in contexts if name in chosen]
+    validation.require(not taken, "contexts", taken, "no column of time, arm, reward or propensity")
     for name in [*chosen[1:], *contexts]:
         if (row := empty_row(frame[name])) is not None:
             raise ValueError(
                 f"row {row}, column {name!r} must not be empty (leave out pulls of which it is not known)"
             )
     pulled = [str(cell).strip() for cell in frame[arm_column]]
-    lists = [] if available_column is None else [_listed(cell) for cell in frame[available_column]]
+    listed = optional["available"]
+    lists = [] if listed is None else [_listed(cell) for cell in frame[listed]]
     seen = {*pulled}.union(*lists)
     every = _in_order(seen) if arm_names is None else list(arm_names)
     unknown = sorted(seen - {*every})
@@ -344,20 +339,20 @@ def _log_of(
     texts = [name for name in contexts if len(words(frame[name]))]
     alone = not texts or len(contexts) == 1
     validation.require(alone, "contexts", list(contexts), f"{texts[:1]} alone, or columns of numbers")
-    context_names: list[str] = []
-    context_values = None
+    context_names, context_values = [], None
     if texts:
         cells = [str(cell).strip() for cell in frame[texts[0]]]
         context_names = sorted(set(cells))
         context_values = torch.tensor([[context_names.index(cell)] for cell in cells])[order].double()
     elif contexts:
         context_values = torch.stack([values(name) for name in contexts], -1)
+    drawn_with = optional["propensity"]
     return Log(
         times=torch.from_numpy(clock.values[order]),
         arms=torch.tensor([place[name] for name in pulled])[order],
         rewards=values(reward_column),
         arm_names=tuple(every),
-        propensity=None if propensity_column is None else values(propensity_column),
+        propensity=None if drawn_with is None else values(drawn_with),
         available=mask[order] if lists else None,
         notes=tuple(notes),
         contexts=context_values,
