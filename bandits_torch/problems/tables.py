@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from bandits_torch import validation
-from bandits_torch.naming import counted, some, unknown_name
+from bandits_torch.naming import counted, some
 from bandits_torch.problems.table_files import (
     LATEST_YEAR,
     MISSING,
@@ -304,12 +304,11 @@ class RewardTable:
 
 @dataclass(frozen=True)
 class Missing:
-    """The argument ``missing`` of ``read_table``: the treatment, and the cells besides empty ones that mark a missing
-    reward: ``words``, as written, and ``numbers``, those of them that are numbers."""
+    """The argument ``missing`` of ``read_table``: the treatment, and ``words``, the cells besides empty ones that mark
+    a missing reward, with the numbers among them."""
 
     treatment: str
-    words: frozenset[str]
-    numbers: tuple[float, ...]
+    words: dict[str, float | None]
 
     @staticmethod
     def of(asked: Any) -> Missing:
@@ -320,17 +319,17 @@ class Missing:
         ok = all((isinstance(one, str) and one != "") or validation.is_number(one) for one in given)
         treatments = [str(one) for one in given if one in _TREATMENTS] or [_TREATMENTS[0]]
         validation.require(ok and bool(given) and len(treatments) == 1, "missing", asked, _EXPECTED)
-        words = [str(one) for one in given if one not in _TREATMENTS]
-        marks = [number(word, ".") for word in words]
-        return Missing(treatments[0], frozenset(words), tuple(one for one in marks if one is not None))
+        return Missing(
+            treatments[0], {str(one): number(str(one), ".") for one in given if one not in _TREATMENTS}
+        )
 
     def in_text(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The table with None in place of text cells that mark missing rewards or name the treatment. Raises ValueError
         for a word that no cell holds."""
-        words = self.words | ({self.treatment} - {_TREATMENTS[0]})
+        words = {*self.words} | ({self.treatment} - {_TREATMENTS[0]})
         if not words:
             return frame
-        unseen = {word for word in self.words if number(word, ".") is None and word.lower() not in MISSING}
+        unseen = {word for word, mark in self.words.items() if mark is None and word.lower() not in MISSING}
         frame = frame.copy(deep=False)
         for name in [name for name in frame.columns if not is_numeric(frame[name])]:
             texts = frame[name].map(lambda cell: cell.strip() if isinstance(cell, str) else None)
@@ -341,7 +340,8 @@ class Missing:
 
     def in_numbers(self, rewards: np.ndarray) -> np.ndarray:
         """The rewards with NaN in place of numbers that mark missing ones."""
-        return np.where(np.isin(rewards, self.numbers), np.nan, rewards) if self.numbers else rewards
+        marks = [mark for mark in self.words.values() if mark is not None]
+        return np.where(np.isin(rewards, marks), np.nan, rewards) if marks else rewards
 
 
 def read_table(
@@ -462,9 +462,7 @@ def _wide_table(
         notes = ["left out: the first column, which has no name"]
     others = [name for name in frame.columns if name != time]
     names = others if asked is None else asked
-    for name in names:
-        if name not in frame.columns:
-            raise ValueError(unknown_name("rewards", name, others))
+    known_columns("rewards", [name for name in names if name not in frame.columns], others)
     validation.require("" not in names, "rewards", names, "named columns; give the one without a name a name")
     expected = "at least two columns, one per arm (separator= names the character between cells)"
     validation.require(len(names) >= 2, "rewards", names, expected)
