@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -13,13 +13,12 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.naming import counted, digits_of, some, written
 from bandits_torch.problems.jumps import MOST, Jump, find_jumps
-from bandits_torch.problems.periods import ROWS, Period, Record, Waves
+from bandits_torch.problems.periods import ROWS, Period, Record, Waves, harmonics
 from bandits_torch.problems.smoothing import best_smoothed, mean_of_held
 from bandits_torch.problems.tables import RewardTable
 
 _FEWEST, _BLOCKS = 40, 20  # rows that noise, correlation and gain need; blocks of their intervals
 _SHORTEST_BLOCK = 10  # rows, of the interval of the noise
-_BLOCK = 100_000  # values handled at once
 _ROWS = 10_000  # last rows for the possible gain; rows sampled for cycles, noise and correlation
 _SHARED_ROWS, _SHIFTS, _FLIPS, _CHANGES = 2000, 99, 999, 8  # of ``_sharing``: rows, tables, fewest means
 _HARMONICS, _SHORTEST = 3, 2.5  # of a cycle that is subtracted: their number; the shortest, in gaps
@@ -226,16 +225,12 @@ def unit_of(seconds: float) -> tuple[str, int]:
 
 def kind_of_values(rewards: Tensor) -> str:
     """``"0/1"``, ``"counts"`` (integers >= 0), ``"numbers"``, or ``"none"`` if all are missing (NaN)."""
-    values = rewards.numpy(force=True).ravel(order="K")  # in the order of memory, which copies nothing
-    low, high = np.inf, -np.inf
-    for start in range(0, values.size, _BLOCK):
-        block = values[start : start + _BLOCK]
-        if (np.abs(block - np.rint(block)) > 0).any():
-            return "numbers"
-        low, high = np.fmin(low, np.fmin.reduce(block)), np.fmax(high, np.fmax.reduce(block))
-    if not np.isfinite(low):
+    values = rewards[~rewards.isnan()]
+    if len(values) == 0:
         return "none"
-    return "numbers" if low < 0 else "0/1" if high <= 1 else "counts"
+    if float(values.min()) < 0 or bool((values != values.round()).any()):
+        return "numbers"
+    return "0/1" if float(values.max()) <= 1 else "counts"
 
 
 def two_more_rare(rewards: np.ndarray) -> float:
@@ -302,7 +297,8 @@ def diagnose(table: RewardTable | Tensor) -> Diagnosis:
     correlation, shared = _sharing(rewards)
     random, best_arm = None, None
     if values != "none":
-        random, means = _at_random_and_alone(rewards)
+        filled = _filled(rewards)
+        random, means = float(filled.mean()), filled.mean(0)
         best_arm = (table.arm_names[means.argmax()], float(means.max()))
     return Diagnosis(
         rows=T,
@@ -345,27 +341,26 @@ def _without_cycles(
     """Rewards minus the harmonics of cycles, and the average number of coefficients fitted to an arm with rewards."""
     if not periods and not own:
         return rewards, 0.0
-    gap = float(np.median(np.diff(times)))
+    shortest = _SHORTEST * float(np.median(np.diff(times)))
 
-    def waves(length: float) -> np.ndarray:
-        orders = [k for k in range(1, _HARMONICS + 1) if length / k >= _SHORTEST * gap]
-        turns = np.exp((2j * np.pi / length) * np.outer(orders, times - times[0]))
-        return np.concatenate([turns.imag, turns.real])
+    def design_of(lengths: Iterable[float]) -> np.ndarray:
+        orders = [(one, k) for one in lengths for k in range(1, _HARMONICS + 1) if one / k >= shortest]
+        return harmonics(times - times[0], orders)
 
-    common = np.concatenate([np.ones((1, len(times))), *(waves(one.length) for one in periods)])
+    common = design_of([one.length for one in periods])
     rows, plain, fitted = _sampled(len(times)), rewards.copy("K"), 0
     for n in range(rewards.shape[1]):
         design = common
         if n in own:
             length = _over_all_rows(own[n].length, rewards[:, n : n + 1], times)
-            design = np.concatenate([common, waves(length)])
+            design = np.concatenate([common, design_of([length])[:, 1:]], 1)
         held = rows[~np.isnan(rewards[rows, n])]
-        if len(held) < 2 * len(design) or len(design) == 1:
+        X, size = design[held], design.shape[1]
+        if len(held) < 2 * size or size == 1:
             continue
-        X = design[:, held]
-        weights = np.linalg.lstsq(X @ X.T, X @ rewards[held, n], rcond=None)[0]
-        plain[:, n] -= weights[1:] @ design[1:]
-        fitted += len(design)
+        weights = np.linalg.lstsq(X.T @ X, X.T @ rewards[held, n], rcond=None)[0]
+        plain[:, n] -= design[:, 1:] @ weights[1:]
+        fitted += size
     return plain, fitted / max(1, int((~np.isnan(rewards)).any(0).sum()))
 
 
@@ -422,19 +417,10 @@ def _noise(plain: np.ndarray, fitted: float, drift: float) -> tuple[float | None
     return noise, (noise * float(np.exp(-half)), noise * float(np.exp(half)))
 
 
-def _at_random_and_alone(rewards: np.ndarray) -> tuple[float, np.ndarray]:
-    """Mean reward per row of a random arm, and of each arm, with the row's mean where it has no reward."""
-    at_random, alone, rows = 0.0, np.zeros(rewards.shape[1]), 0
-    size = max(1, _BLOCK // rewards.shape[1])
-    for start in range(0, len(rewards), size):
-        block = rewards[start : start + size]
-        missing = np.isnan(block)
-        held = np.where(missing, 0.0, block)
-        count = block.shape[1] - missing.sum(1)
-        mean = held.sum(1) / np.maximum(count, 1)  # 0 where a row has no reward
-        at_random, rows = at_random + float(mean.sum()), rows + int((count > 0).sum())
-        alone += held.sum(0) + mean @ missing
-    return at_random / rows, alone / rows
+def _filled(rewards: np.ndarray) -> np.ndarray:
+    """The rows with a reward; an arm without one has the mean of the others, which is what drawing at random earns."""
+    rewards = rewards[~np.isnan(rewards).all(1)]
+    return np.where(np.isnan(rewards), mean_of_held(rewards, 1)[:, None], rewards)
 
 
 def _sharing(rewards: np.ndarray) -> tuple[float | None, bool | None]:
@@ -484,12 +470,11 @@ def _change_together(rewards: np.ndarray, g: np.random.Generator) -> bool:
 
 def _gain(rewards: np.ndarray, times: np.ndarray) -> dict[str, Any]:
     """``best_fixed``, ``best_moving``, ``moving_interval`` and ``bandwidth`` of a ``Diagnosis``."""
-    seen = ~np.isnan(rewards).all(1)
+    filled, seen = _filled(rewards), ~np.isnan(rewards).all(1)
     rewards, times = rewards[seen], times[seen]
     if len(rewards) < _FEWEST:
         return dict.fromkeys(("best_fixed", "best_moving", "moving_interval", "bandwidth"))
     worth, arm, bandwidth = best_smoothed(rewards, times)
-    filled = np.where(np.isnan(rewards), np.nanmean(rewards, 1, keepdims=True), rewards)
     fixed = filled[:, filled.sum(0).argmax()]
     more = filled[np.arange(len(rewards)), arm] - fixed  # rewards that did not enter the choice of their arm
     blocks = np.array([block.mean() for block in np.array_split(more, _BLOCKS)])

@@ -127,10 +127,8 @@ class Record:
         gap = float(np.median(np.diff(self.times)))
         lengths = [gap * one.rounded(self.span, gap) for one in cycles]
         orders = [(one, h) for one in lengths for h in range(1, _MOST_HARMONICS + 1) if one >= 2 * h * gap]
-        angles = [2 * np.pi * h * self.times / one for one, h in orders]
-        waves = [wave(angle) for angle in angles for wave in (np.cos, np.sin)]
-        design = np.stack([np.ones_like(self.times), *waves], 1)
-        ridge = _RIDGE * np.diag([1e-9] + [1.0] * (design.shape[1] - 1))
+        design = harmonics(self.times, orders)
+        ridge = _ridge(design.shape[1])
         left = self.rewards.copy()
         for n in np.flatnonzero(self.bridged):
             at = ~np.isnan(left[:, n])
@@ -317,6 +315,16 @@ class Cycles:
 FIND = "find"
 
 
+def harmonics(times: np.ndarray, orders: Iterable[tuple[float, int]]) -> np.ndarray:
+    """A constant, and cosine and sine of J harmonics (period, number): the design (T, 1 + 2 J) of a regression."""
+    angles = [2 * np.pi * h * (times % period / period) for period, h in orders]
+    return np.stack([np.ones(len(times)), *(wave(angle) for angle in angles for wave in (np.cos, np.sin))], 1)
+
+
+def _ridge(size: int) -> np.ndarray:
+    return _RIDGE * np.diag([1e-9] + [1.0] * (size - 1))
+
+
 def fit_cycles(
     rewards: np.ndarray, times: np.ndarray | None = None, periods: str | float | Sequence[float] | None = FIND
 ) -> Cycles | None:
@@ -349,11 +357,10 @@ def fit_cycles(
     count, y = seen.sum(0), np.where(seen, rewards, 0.0)
     scale = 1e-12 * max(float(np.nanvar(rewards)), 1e-300)
 
-    def fitted(lengths: Sequence[float], harmonics: int) -> tuple[float, np.ndarray, np.ndarray]:
+    def fitted(lengths: Sequence[float], order: int) -> tuple[float, np.ndarray, np.ndarray]:
         """Minus twice the log-likelihood, up to a constant; coefficients (1 + 2 J, N); residuals (T, N)."""
-        angles = [2 * np.pi * h * (times % p / p) for p in lengths for h in range(1, harmonics + 1)]
-        X = np.stack([np.ones(T), *(wave(angle) for angle in angles for wave in (np.cos, np.sin))], 1)
-        ridge = _RIDGE * np.diag([1e-9] + [1.0] * (X.shape[1] - 1))
+        X = harmonics(times, [(p, h) for p in lengths for h in range(1, order + 1)])
+        ridge = _ridge(X.shape[1])
         if seen.all():
             found = np.linalg.solve(X.T @ X + ridge, X.T @ y)
         else:
@@ -365,15 +372,15 @@ def fit_cycles(
 
     most = max(1, min([_MOST_HARMONICS, *(int(one / (2 * gap) + 1e-9) for one in lengths)]))
     price = 2 * len(lengths) * np.log(np.maximum(count, 1)).sum()
-    harmonics = min(range(1, most + 1), key=lambda h: fitted(lengths, h)[0] + h * price)
+    order = min(range(1, most + 1), key=lambda h: fitted(lengths, h)[0] + h * price)
     for k in range(len(lengths)) if periods == FIND else ():
         tries = (1 / (1 / lengths[k] + np.linspace(-0.5, 0.5, 41) / span)).tolist()
         whole = [gap * round(one / gap) for one in tries]
-        fits = {one: fitted([*lengths[:k], one, *lengths[k + 1 :]], harmonics)[0] for one in {*tries, *whole}}
+        fits = {one: fitted([*lengths[:k], one, *lengths[k + 1 :]], order)[0] for one in {*tries, *whole}}
         best, near = min(fits, key=fits.__getitem__), min(whole, key=fits.__getitem__)
         lengths[k] = near if fits[near] <= fits[best] + _WORSE else best
-    _, found, left = fitted(lengths, harmonics)
-    return Cycles(tuple(lengths), (harmonics,) * len(lengths), found[0], found[1:], left)
+    _, found, left = fitted(lengths, order)
+    return Cycles(tuple(lengths), (order,) * len(lengths), found[0], found[1:], left)
 
 
 def checked_periods(periods: object, name: str = "cycles") -> list[float]:
