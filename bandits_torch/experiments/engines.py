@@ -154,19 +154,14 @@ class Cell:
         first, count = self.block.first_replicate, self.block.replicates
         return f"{self.problem}, {self.policy}, replicates {first} to {first + count - 1}"
 
-    @property
-    def key(self) -> str:
-        """File name of the result: readable labels and replicates, then a digest of what determines the result.
-
-        The digest covers problem and policy with all options, block, seed, ``capture``, torch's default dtype and this
-        package's version; for data, the path and the content of a file, but not that of a folder. Raises ValueError for
-        settings that cannot be described: a lambda, or an option that is an object.
-        """
-        return keys_of([self])[0]
-
 
 def keys_of(cells: Sequence[Cell]) -> list[str]:
-    """``Cell.key`` of each. Every problem, with its data, and every policy is read once."""
+    """File names of the results: readable labels and replicates, then a digest of what determines the result.
+
+    The digest covers problem and policy with all options, block, seed, ``capture``, torch's default dtype and this
+    package's version; for data, the path and the content of a file, but not that of a folder. Data are read once for
+    all cells. Raises ValueError for settings that cannot be described: a lambda, or an option that is an object.
+    """
     made: dict[int, tuple[str, Any]] = {
         id(cell.make_problem): ("problem", cell.make_problem) for cell in cells
     }

@@ -147,17 +147,17 @@ def run_cells(
     """
     validation.require(len(cells) > 0, "cells", list(cells), "at least one problem and one policy")
     runs, at_once = find_engine(engine, threads, jobs)
-    files = [] if out is None else [Path(out) / key for key in keys_of(cells)]
-    paths = dict(zip(cells, files, strict=False))
-    finished = [cell for cell in cells if cell in paths and paths[cell].exists()]
-    waiting = [cell for cell in cells if cell not in set(finished)]
+    keys = [] if out is None else keys_of(cells)
+    paths = {cell: Path(str(out), key) for cell, key in zip(cells, keys, strict=False)}
+    finished = {cell: path for cell, path in paths.items() if path.exists()}
+    waiting = [cell for cell in cells if cell not in finished]
     console, failed = Console(stderr=True), 0
     columns = (*Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn())
     bar = Progress(*columns, console=console)
     task = bar.add_task("cells", total=len(cells))
     with bar if progress and (console.is_terminal or console.is_jupyter) else nullcontext():
-        for cell in finished:
-            history = History.load(paths[cell])
+        for cell, path in finished.items():
+            history = History.load(path)
             bar.advance(task)
             yield cell, history
         for cell, outcome in runs(waiting, threads, at_once) if waiting else ():
