@@ -84,14 +84,8 @@ def asked_race(
     names = different_names("policy", policies, catalogue().policies)
     if not re.fullmatch(r"cpu|cuda(:\d+)?", device):
         raise ValueError(f"device must be cpu or cuda, got {device!r}")
-    entry = catalogue().problems[name]
-    if data is not None and not entry.needs_data:
-        raise ValueError(
-            f"data must be None for problem {name!r}, which reads no file, got {str(data)!r}: without --problem the "
-            "file is replayed"
-        )
-    _require_data(data, [name] if entry.needs_data else [])
-    accepted = {"problem": entry.options}
+    _require_data_if_read(data, [name], ": without --problem the file is replayed")
+    accepted = {"problem": catalogue().problems[name].options}
     sent = send_options(option, accepted | {one: catalogue().policies[one].options for one in names})
     built_for = DEFAULT_HORIZON if horizon is None and data is None else horizon
     source = None if data is None else str(data)
@@ -105,20 +99,19 @@ def asked_sweep(
     """The options of a sweep's problems and policies, by name. Raises as ``asked_race`` does."""
     names = different_names("problem", problems, catalogue().problems)
     raced = different_names("policy", policies, catalogue().policies)
-    reading = [name for name in names if catalogue().problems[name].needs_data]
-    if data is not None and not reading:
-        raise ValueError(
-            f"data must be None for problems that read no file ({', '.join(names)}), got {str(data)!r}"
-        )
-    _require_data(data, reading)
+    _require_data_if_read(data, names)
     accepted = {name: catalogue().problems[name].options for name in names}
     accepted |= {name: catalogue().policies[name].options for name in raced}
     sent = send_options(option, accepted, problem="")
     return {name: sent[name] for name in names}, {name: sent[name] for name in raced}
 
 
-def _require_data(data: Path | None, reading: Sequence[str]) -> None:
-    """Raise ValueError unless there is a path for the problems ``reading`` data."""
+def _require_data_if_read(data: Path | None, names: Sequence[str], advice: str = "") -> None:
+    """Raise ValueError for a path that none of the problems reads, and if there is none although one does."""
+    reading = [name for name in names if catalogue().problems[name].needs_data]
+    if data is not None and not reading:
+        read_none = f"problems that read no file ({', '.join(names)})"
+        raise ValueError(f"data must be None for {read_none}, got {str(data)!r}{advice}")
     if data is None and reading:
         raise ValueError(f"data must be given for problem {reading[0]!r}: the path of its file, got None")
 

@@ -499,23 +499,19 @@ class RaceFolder:
             written = None
             if record is None or record.get("reporting") is not True or "run.json" in there:
                 foreign = there
-        if record is not None:
-            differs = self._differences(record["asked"])
-            return {
-                "foreign": foreign,
-                "unfinished": ("the checkpoints of an interrupted race", "start again with --overwrite"),
-                "other": f"the checkpoints of another race ({differs})" if differs else None,
-            }
-        if keep and self.kept.is_dir():
+        if keep and record is None and self.kept.exists():
             remove_parts(self._record)  # a race that was killed early may leave them
-        if keep and self.kept.exists() and not (self.kept.is_dir() and not any(self.kept.iterdir())):
-            foreign.append(str(self.kept))
-        differs = "" if written is None else self._differences(written)
+            if not self.kept.is_dir() or any(self.kept.iterdir()):
+                foreign.append(str(self.kept))
+        held = written if record is None else record["asked"]
+        differs = "" if held is None else self._differences(held)
+        work = "another race" if record is None else "the checkpoints of another race"
+        interrupted = "the checkpoints of an interrupted race", "start again with --overwrite"
         return {
             "foreign": foreign,
-            "unfinished": None,
-            "other": f"another race ({differs})" if differs else None,
-            "over": written is not None and not differs and len(there) == len(REPORT),
+            "unfinished": None if record is None else interrupted,
+            "other": f"{work} ({differs})" if differs else None,
+            "over": record is None and held is not None and not differs and len(there) == len(REPORT),
         }
 
     def _differences(self, written: Mapping[str, Any]) -> str:
