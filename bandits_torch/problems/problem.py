@@ -20,7 +20,6 @@ from bandits_torch.domain import Domain
 from bandits_torch.models.candidate_priors import CandidatePrior
 from bandits_torch.models.outcome_constraint import OutcomeConstraint
 from bandits_torch.problems.periods import Cycles
-from bandits_torch.state import writes
 from bandits_torch.streams import ReplicateStreams
 
 
@@ -131,24 +130,13 @@ class Problem(ABC):
     def expected_rewards(self, step: int) -> Tensor:
         """Mean reward of every arm at step 1, 2, ...: (replicates, N). For the scorer only."""
 
-    # Of the last score: memory and write counts of expected rewards and mask, these tensors (kept alive, so their
-    # memory cannot belong to others), the rewards with the mask, and the best of them.
-    _scored: tuple[list[Any], Any, Tensor, Tensor] | None = None
-
     def score(self, step: int, arm: Tensor, available: Any) -> tuple[Tensor, Tensor]:
         """Expected rewards (S,) of the arms (S,) chosen, minus infinity if unavailable, and of the best available arm,
-        (S,) or (1,). For the scorer only. Cost: O(S), or O(S N) if the tensor of expected rewards or the mask is new or
-        was written to since the last score."""
-        both = self.expected_rewards(step), mask_of(available)
-        seen = [
-            one if one is None else (one.data_ptr(), one.stride(), one.shape, writes(one)) for one in both
-        ]
-        if self._scored is None or self._scored[0] != seen:
-            validation.of_shape("expected_rewards", both[0], (self.replicates, self.num_arms))
-            rewards = available_rewards(*both)
-            self._scored = seen, both, rewards, rewards.amax(-1)
-        _, _, rewards, best = self._scored
-        return at_arms(rewards, arm), best
+        (S,) or (1,). For the scorer only. Cost: O(S N)."""
+        expected = self.expected_rewards(step)
+        validation.of_shape("expected_rewards", expected, (self.replicates, self.num_arms))
+        rewards = available_rewards(expected, available)
+        return at_arms(rewards, arm), rewards.amax(-1)
 
     def pull(self, step: int, arm: Tensor, streams: ReplicateStreams) -> Tensor:
         """Rewards (S,) of the arms (S,) pulled at this step: expected rewards plus ``noise``."""
@@ -347,10 +335,9 @@ def make(
     if data is not None:
         expected = "the path of a file (a table in memory is a problem by itself: problems.Replay(tensor))"
         validation.instance("data", data, (str, Path), expected)
-    common: dict[str, Any] = {"replicates": replicates, "seed": seed}
-    common |= {key: value for key, value in {"horizon": horizon, "data": data}.items() if value is not None}
-    given = {key: value for key, value in common.items() if key in about.parameters}
-    return PROBLEMS[name](**given, **options)
+    common = {"replicates": replicates, "seed": seed, "horizon": horizon, "data": data}
+    given = {key: one for key, one in common.items() if one is not None and key in about.parameters}
+    return about.factory(**given, **options)
 
 
 def registered(name: str) -> NamedProblem:

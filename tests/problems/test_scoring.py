@@ -1,4 +1,4 @@
-"""Scores of arms are those of a plain look at each step, though rewards and masks are only read where they changed."""
+"""Scores of arms: the expected reward of the chosen one, and of the best available one."""
 
 import math
 from typing import Any
@@ -51,43 +51,6 @@ def test_rewards_that_all_replicates_share_score_each_replicates_arm() -> None:
 def test_arms_that_are_not_available_have_minus_infinity() -> None:
     assert available_rewards(F, None) is F
     assert available_rewards(F, MASK).tolist() == [[1.0, -math.inf, 3.0], [-math.inf, 2.0, 0.0]]
-
-
-def test_masks_that_come_go_and_change_are_looked_at_again() -> None:
-    scores = Told(2, 3).scores
-    mask = MASK.clone()
-    for available, wanted in (
-        (None, [5.0, 4.0]),
-        (mask, [3.0, 2.0]),
-        (mask, [3.0, 2.0]),
-        (None, [5.0, 4.0]),
-        (~MASK, [5.0, 4.0]),
-        (MASK, [3.0, 2.0]),
-    ):
-        assert scores(F, ARM, available)[1].tolist() == wanted
-    mask[0, 2] = False  # in place, of a mask that was not the last seen
-    assert scores(F, ARM, mask)[1].tolist() == [1.0, 2.0]
-    mask[0, 0], mask[0, 1] = False, True  # in place, of the last seen
-    assert scores(F, ARM, mask)[1].tolist() == [5.0, 2.0]
-
-
-def test_rewards_written_in_place_and_other_views_of_the_same_memory_are_looked_at_again() -> None:
-    scores = Told(2, 2).scores
-    table = torch.tensor([[1.0, 2.0], [7.0, 3.0]], dtype=torch.float64)
-    assert scores(table, ARM, None)[0].tolist() == [1.0, 3.0]
-    turned = scores(table.T, torch.tensor([1, 0]), None)  # same memory, other strides
-    assert turned[0].tolist() == [7.0, 2.0]
-    assert turned[1].tolist() == [7.0, 3.0]
-    table[0, 1] = 9.0
-    assert scores(table.T, torch.tensor([1, 0]), None)[0].tolist() == [7.0, 9.0]
-    assert scores(table.clone(), ARM, None)[1].tolist() == [9.0, 7.0]
-
-
-def test_rewards_that_have_not_changed_are_read_once() -> None:
-    scores = Told(2, 3).scores
-    first, again = scores(F, ARM, MASK)[1], scores(F, ARM, MASK)[1]
-    assert again is first
-    assert scores(F.clone(), ARM, MASK)[1] is not first
 
 
 def test_rewards_of_another_shape_are_refused() -> None:
