@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import torch
@@ -241,9 +241,8 @@ def _doubt(table: Tensor, c: int, signs: Tensor) -> Tensor:
     return torch.maximum(of_all, of_pair)
 
 
-@cache
 def _patterns(units: int) -> Tensor:
-    """Signs, (patterns, K), the first pattern all +1. The tensor is cached, so no caller may change it."""
+    """Signs, (patterns, K), the first pattern all +1."""
     if units <= _ALL_PATTERNS:
         bits = torch.arange(2**units).unsqueeze(-1) >> torch.arange(units)
         return 1.0 - 2.0 * (bits & 1).double()

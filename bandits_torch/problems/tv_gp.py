@@ -119,7 +119,7 @@ class DriftingPath:
 
     def at(self, step: int, like: Tensor) -> Tensor:
         """f_step, (replicates, N), on the device and in the dtype of ``like``: a view of its block."""
-        number, place = divmod(step - 1, _BLOCK_STEPS)
+        number, place = divmod(step - 1 if self._rate > 0 else 0, _BLOCK_STEPS)
         if number not in self._blocks:
             self._blocks[number] = self._block(number)
             for old in [n for n in self._blocks if n not in (number - 1, number)]:
@@ -299,9 +299,7 @@ class ContextualGPDraws(SimulatedProblem):
         self.contexts = torch.from_numpy(rng.uniform(size=(num_contexts, context_dim)))
         self._seed, self._ahead = seed, (-1, [0])  # block, its contexts
         root = torch.kron(covariance_root(covariance(k, arms)), covariance_root(covariance(h, self.contexts)))
-        source = (seed, replicates, first_replicate)
-        self._drifting = DriftingPath(root, forgetting_rate, source) if forgetting_rate > 0 else None
-        self._pairs = gp_draws(root, problem_streams(*source).normal(len(root)))  # replicates x N M
+        self._pairs = DriftingPath(root, forgetting_rate, (seed, replicates, first_replicate))
         self.knowledge = Knowledge(
             kernel=k,
             noise_variance=float(noise_scale) ** 2,
@@ -328,7 +326,7 @@ class ContextualGPDraws(SimulatedProblem):
     def expected_rewards(self, step: int) -> Tensor:
         """f_step under the context of the step, (replicates, N)."""
         number = self.context_of(step)
-        pairs = self._pairs if self._drifting is None else self._drifting.at(step, self.arms)
+        pairs = self._pairs.at(step, self.arms)
         return pairs.reshape(self.replicates, self.num_arms, -1)[..., number].clone()
 
 
