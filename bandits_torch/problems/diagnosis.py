@@ -348,7 +348,7 @@ def _without_cycles(
         return harmonics(times - times[0], orders)
 
     common = design_of([one.length for one in periods])
-    rows, plain, fitted = _sampled(len(times)), rewards.copy("K"), 0
+    rows, plain, fitted = _sampled(len(times)).ravel(), rewards.copy("K"), 0
     for n in range(rewards.shape[1]):
         design = common
         if n in own:
@@ -370,7 +370,7 @@ def _over_all_rows(length: float, rewards: np.ndarray, times: np.ndarray) -> flo
     rows = 0
     while rows < len(times):
         rows = min(max(ROWS, 4 * rows), len(times))
-        part = len(times) - rows + _sampled(rows)
+        part = len(times) - rows + _sampled(rows).ravel()
         at, span = times[part] - times[-rows], times[-1] - times[-rows]
         series = np.nan_to_num(rewards[part] - mean_of_held(rewards[part]))
         series /= np.where((spread := series.std(0)) > 0, spread, 1.0)
@@ -381,22 +381,18 @@ def _over_all_rows(length: float, rewards: np.ndarray, times: np.ndarray) -> flo
 
 
 def _sampled(rows: int) -> np.ndarray:
-    """All rows, or 10 000 rows of a longer record in 20 blocks spread over it."""
+    """All rows, (1, T), or 10 000 rows of a longer record in 20 blocks spread over it, (20, 500)."""
     if rows <= _ROWS:
-        return np.arange(rows)
+        return np.arange(rows)[None]
     length = _ROWS // _BLOCKS
     starts = np.linspace(0, rows - length, _BLOCKS).round().astype(int)
-    return (starts[:, None] + np.arange(length)).ravel()
+    return starts[:, None] + np.arange(length)
 
 
 def _noise(plain: np.ndarray, fitted: float, drift: float) -> tuple[float | None, tuple[float, float] | None]:
     """Standard deviation of the noise, with its 90 % interval."""
-    short = plain[_sampled(len(plain))]
-    bends = np.square(short[:-2] - 2 * short[1:-1] + short[2:]) / 6
-    if len(plain) > _ROWS:  # without those across two blocks
-        length = _ROWS // _BLOCKS
-        meet = np.arange(length, _ROWS, length)
-        bends = np.delete(bends, np.concatenate([meet - 2, meet - 1]), axis=0)
+    near = plain[_sampled(len(plain))]
+    bends = np.square(near[:, :-2] - 2 * near[:, 1:-1] + near[:, 2:]).reshape(-1, plain.shape[1]) / 6
     seen = ~np.isnan(bends)
     has_bend = seen.any(1)
     if has_bend.sum() < _FEWEST:
@@ -425,7 +421,7 @@ def _filled(rewards: np.ndarray) -> np.ndarray:
 
 def _sharing(rewards: np.ndarray) -> tuple[float | None, bool | None]:
     """Mean correlation between arms in rows where both have a reward, and whether they share more than by chance."""
-    rewards = rewards[_sampled(len(rewards))]
+    rewards = rewards[_sampled(len(rewards)).ravel()]
     count = (~np.isnan(rewards)).sum(0)
     rewards = rewards[:, count >= _FEWEST]
     if not rewards.size:

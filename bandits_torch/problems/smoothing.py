@@ -27,9 +27,7 @@ def others_smoothed(rewards: np.ndarray, times: np.ndarray, bandwidth: float) ->
     times, infinity for the plain mean. Cost: O(T N log T), by doubling.
     """
     held = ~np.isnan(rewards)
-    ones = (
-        held[:, :1] if held.all() else held
-    )  # one column: without missing rewards all arms have the same weights
+    ones = held[:, :1] if held.all() else held  # without missing rewards all arms have the same weights
     sums, counts = np.where(held, rewards, 0.0), ones.astype(float)
     near = [_around(sums, times, bandwidth), _around(counts, times, bandwidth)]
     vanish = near[1] <= _NEGLIGIBLE

@@ -72,13 +72,10 @@ def refuse_calendar(names: list[str], values: np.ndarray, dates: np.ndarray | No
             most = LATEST_YEAR if plain in ("year", "jahr") else 366
             found += [name] if held.min() >= 0 and held.max() <= most and _whole(held) else []
     if dates is not None and len(values) >= _FEWEST_DATED:
-        fields: list[np.ndarray] = []  # of all rows, computed if a column equals one in the first rows
-        for k, first in enumerate(_fields(dates[:_SAMPLE])):
-            for n in np.flatnonzero((values[:_SAMPLE] == first[:, None]).all(axis=0)):
-                fields = fields or _fields(dates)
-                kinds = len(np.unique(fields[k]))
-                if kinds > 2 or (kinds == 2 and len(values) >= _BINARY_ROWS):
-                    found += [names[n]] if (values[:, n] == fields[k]).all() else []
+        for field in _fields(dates):
+            kinds = len(np.unique(field))
+            if kinds > 2 or (kinds == 2 and len(values) >= _BINARY_ROWS):
+                found += [names[n] for n in np.flatnonzero((values == field[:, None]).all(axis=0))]
     if found:
         found = list(dict.fromkeys(found))
         raise ValueError(
@@ -144,10 +141,8 @@ def refuse_counters(names: list[str], values: np.ndarray, time: str | None, aske
     """
     if len(values) < _FEWEST_COUNTED:
         return
-    first = np.diff(values[:50], axis=0)
-    for n in np.flatnonzero((first >= 0).all(axis=0) | (first < 0).all(axis=0)):
-        name, column, step = names[n], values[:, n], np.diff(values[:, n])
-        whole = _whole(column)
+    for name, column in zip(names, values.T, strict=True):
+        step, whole = np.diff(column), _whole(column)
         strict = len(values) >= _STRICT_ROWS and bool((step > 0).all() or (step < 0).all())
         rises = whole and bool((step >= 0).all()) and int((step > 0).sum()) >= 2
         even = step[0] > 0 and bool(np.allclose(step, step[0], rtol=1e-6, atol=0))
@@ -192,20 +187,17 @@ def suspects(names: Sequence[str], rewards: np.ndarray) -> list[str]:
     their range.
     """
     found: dict[float, list[int]] = defaultdict(list)
-    low, high = np.fmin.reduce(rewards), np.fmax.reduce(rewards)
-    with np.errstate(over="ignore", invalid="ignore"):
-        margin, first = (high - low) / _FAR, rewards[:_SAMPLE]
-        spread = ((first > low + margin) & (first < high - margin)).any(axis=0)  # neither end is far outside
-        for n in np.flatnonzero(~spread | np.isin(low, _USUAL) | np.isin(high, _USUAL)).tolist():
-            column = rewards[~np.isnan(rewards[:, n]), n]
-            for end in (low[n], high[n]):
-                usual, marks = end in _USUAL, column == end
-                others = column[~marks & ((column != -end) | (-end not in _USUAL))]
-                if len(np.unique(others[:_SAMPLE])) < _FEWEST:
-                    continue
-                gap, span = max(others.min() - end, end - others.max()), others.max() - others.min()
-                if gap > max(0.0, span * (1.0 if usual else _FAR)) and (usual or marks.sum() >= 2):
-                    found[float(end)].append(n)
+    for n, column in enumerate(rewards.T):
+        column = column[~np.isnan(column)]
+        for end in (column.min(), column.max()) if len(column) else ():
+            usual, marks = end in _USUAL, column == end
+            others = column[~marks & ((column != -end) | (-end not in _USUAL))]
+            if len(np.unique(others[:_SAMPLE])) < _FEWEST:
+                continue
+            with np.errstate(over="ignore", invalid="ignore"):
+                gap, span = max(others.min() - end, end - others.max()), np.ptp(others)
+            if gap > max(0.0, span * (1.0 if usual else _FAR)) and (usual or marks.sum() >= 2):
+                found[float(end)].append(n)
     lines = []
     for mark, columns in sorted(found.items()):
         times = int((rewards[:, columns] == mark).sum())
