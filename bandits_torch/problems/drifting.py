@@ -195,7 +195,6 @@ class DriftingCosine(SimulatedProblem):
         super().__init__(arms, replicates, noise_scale, horizon)
         angle = _FREQUENCY * torch.stack([arms @ theta for theta in self.theta])
         self._cosine, self._sine = _AMPLITUDE * angle.cos(), _AMPLITUDE * angle.sin()  # (replicates, N)
-        self._latest_phase, self._latest = 0.0, self._cosine
         lengthscale = math.sqrt(dim) / _FREQUENCY if lengthscale is None else lengthscale
         k = ScaleKernel(make_kernel("se", lengthscale)).double()
         k.outputscale = _AMPLITUDE**2 / 2
@@ -221,14 +220,11 @@ class DriftingCosine(SimulatedProblem):
         return float(np.interp(step, breaks, [0, math.pi, math.pi, 2 * math.pi]))
 
     def expected_rewards(self, step: int) -> Tensor:
-        """0.8 cos(3 x^T theta + phi(step)), (replicates, N); the same tensor while the phase rests."""
+        """0.8 cos(3 x^T theta + phi(step)), (replicates, N)."""
         self.check_step(step)
         phase = self.phase(step)
-        if phase != self._latest_phase:
-            # cos(a + phi) = cos(a) cos(phi) - sin(a) sin(phi)
-            self._latest = math.cos(phase) * self._cosine - math.sin(phase) * self._sine
-            self._latest_phase = phase
-        return self._latest
+        # cos(a + phi) = cos(a) cos(phi) - sin(a) sin(phi)
+        return math.cos(phase) * self._cosine - math.sin(phase) * self._sine
 
     def _gram(self, norm: Callable[[Tensor], Tensor]) -> Tensor:
         """Inner products (replicates, 2, 2) of the cosine u and the sine v, from the norms of u, v and u + v."""
