@@ -1,5 +1,5 @@
 """Plots of runs: regret, arms pulled, and what policies believe: posteriors, rates of change and noise, candidate
-priors, and detected changes."""
+priors, and detected changes. They draw on the axes ``ax``; None: a new figure."""
 
 from __future__ import annotations
 
@@ -59,7 +59,6 @@ def plot_arms(
 
     Args:
         history: the record of one run.
-        ax: axes to draw on; None: a new figure.
         replicate: its row in the history, from 0.
         best: (R, T) or (T,) index of the best arm at each step (``best_arms``), one row for each replicate or one for
             all; None: no line.
@@ -122,7 +121,6 @@ def plot_pulls(
     Args:
         history: the record of a run over arms; shares are over the steps of a stretch and the replicates.
         best: (R, T) index of the best arm at each step (``best_arms``), with R = 1 or the history's replicates.
-        ax: axes to draw on; None: a new figure.
         names: names of the N arms, shown literally; None: their numbers.
         most: the largest number of arms shown: those pulled or best most often.
         columns: the largest number of stretches.
@@ -183,7 +181,6 @@ def plot_regret(
 
     Args:
         histories: by label of the line; or a single one.
-        ax: axes to draw on; None: a new figure.
         random: (R, T) expected regret of the random policy (``random_regret``), drawn as a dotted reference; T is the
             horizon of the longest history.
         labels: whether to write names beside the lines.
@@ -271,7 +268,6 @@ def plot_starts(regret: Mapping[str, Tensor], random: Tensor, ax: Axes | None = 
     Args:
         regret: by policy, (K,) each (``Starts.regret``).
         random: (K,) expected regret of drawing arms at random.
-        ax: axes to draw on; None: a new figure.
 
     A dot is a unit, and the tick is the mean. The policy with the least mean comes first.
 
@@ -325,7 +321,6 @@ def plot_posterior(
         policy: the index policy that played it, or one with the same prior; or a model, which then forgets nothing.
             It has as many replicates as the history, or one.
         steps: one step, or several in ascending order, with a colour each. The posterior is at the time of the step.
-        ax: axes to draw on; None: a new figure.
         replicate: its row in the history, from 0.
         width: number of posterior standard deviations on either side.
         recent: number of last rewards to mark at each step; older ones are paler.
@@ -517,7 +512,6 @@ def plot_surviving_priors(
     Args:
         history: from a policy that drops priors (``PriorElimination``). Its trace has ``dropped``, the prior dropped at
             each step (-1: none), and ``surviving``, the number left.
-        ax: axes to draw on; None: a new figure.
         names: names of the P priors; None: their numbers.
 
     Raises ValueError for a history without that trace, and for a number of names other than P.
@@ -559,7 +553,6 @@ def plot_detections(
     Args:
         histories: by policy, or a single one. Ticks are at the steps at which ``detected`` of the trace is positive, or
             else ``restarts``, a cumulative count, grows. Histories with neither are left out.
-        ax: axes to draw on; None: a new figure.
         switches: steps of the true changes, drawn as dotted vertical lines.
 
     Raises ValueError if no history has such a trace.
