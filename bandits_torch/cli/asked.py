@@ -158,10 +158,9 @@ def send_options(
     policies alike. Raises ValueError for a setting that is not ``key=value``, is given twice, is for an unknown taker,
     is accepted by none, or is accepted by both the problem and a policy.
     """
-    general: dict[str, dict[str, Any]] = {taker: {} for taker in accepted}
-    named: dict[str, dict[str, Any]] = {taker: {} for taker in accepted}
+    sent: dict[str, dict[str, Any]] = {taker: {} for taker in accepted}
     seen = set()
-    for option in options:
+    for option in sorted(options, key=lambda one: "." in one.partition("=")[0]):  # ``taker.key`` last
         name, equals, text = option.partition("=")
         name = name.strip()
         if not equals or not name:
@@ -191,8 +190,8 @@ def send_options(
             whose = " or ".join(f"{one}.{key}" for one in takers)
             raise ValueError(f"option {key!r} must say for whom: {whose}")
         for one in takers:
-            (named if dot else general)[one][key] = parse_value(text)
-    return {taker: general[taker] | named[taker] for taker in accepted}
+            sent[one][key] = parse_value(text)
+    return sent
 
 
 @contextmanager

@@ -23,7 +23,7 @@ BAD = [
     (["--problem", "swtiching"], "got 'swtiching': did you mean switching? there are gp, rkhs"),
     (["--problem", "GP"], "got 'GP': did you mean gp?"),
     (["--data", "no/such/file.csv"], "Path 'no/such/file.csv' does not exist"),
-    (["--data", "."], "data must be None for problem 'gp'"),
+    (["--data", "."], "data must be None for problems that read no file (gp)"),
     *((["--option", bad], "option must be key=value") for bad in ("", "=", "x", "=3")),
     *((["--option", f"{bad}=1"], f"'{bad}' is not known here") for bad in ("nonsense", "seed", "windw")),
     (["--option", "gp_ucb.nonsense=1"], "'nonsense' is not one of gp_ucb's options (delta, width"),
