@@ -6,7 +6,6 @@ of pulls, trials of settings. It notes numbers that may mark missing rewards.
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
@@ -508,9 +507,8 @@ def _rewards(names: list[str], frame: pd.DataFrame, mark: str) -> np.ndarray:
     long = ""
     if arm is not None:
         others = [name for name in names if name != arm]
-        asked = f"{arm},{others[0] if len(others) == 1 else 'REWARD'}"
-        with contextlib.suppress(ValueError):
-            asked = "True" if _long_names(names, True)[0] == arm else f"{arm},REWARD"
+        known = [name for name in others if name.strip().lower() in REWARD_NAMES] or others
+        asked = f"{arm},{known[0] if len(known) == 1 else 'REWARD'}"
         long = f"long={asked} if {'it' if len(texts) == 1 else repr(arm)} names the arm of each row; "
     raise ValueError(
         f"row {row + 1}, column {name!r} must be a number or empty, got {cell!r} ({leaves}; {long}rewards= names the "
