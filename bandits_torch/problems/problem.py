@@ -115,6 +115,9 @@ class Problem(ABC):
         super().__init_subclass__(**kwargs)
         if "__init__" in vars(cls):
             validation.names_arguments(cls)
+        known = {base.noise for base in cls.__bases__ if issubclass(base, Problem)}
+        if cls.noise not in known and "noise_is_added" not in vars(cls):
+            cls.noise_is_added = False  # what a base class says of its own noise does not hold for another
 
     @property
     def num_arms(self) -> int:
@@ -173,12 +176,7 @@ class Problem(ABC):
             return "it overrides pull, score or trace"
         if isinstance(self.available(1), ArmContext):
             return "every step has a context"
-        # noise_is_added counts if it was declared in the class that defines noise, or in a subclass of it.
-        declared, noise = (
-            next(i for i, base in enumerate(kind.__mro__) if name in vars(base))
-            for name in ("noise_is_added", "noise")
-        )
-        if not self.noise_is_added or declared > noise:
+        if not self.noise_is_added:
             return "its noise may depend on the arms pulled (noise_is_added is not declared)"
         return ""
 
