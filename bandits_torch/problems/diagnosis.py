@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.naming import counted, digits_of, some, written
-from bandits_torch.problems.jumps import MOST, Jump, find_jumps
+from bandits_torch.problems.jumps import MOST, Jump, Levels, find_jumps
 from bandits_torch.problems.periods import ROWS, Period, Record, Waves, harmonics
 from bandits_torch.problems.smoothing import best_smoothed, mean_of_held
 from bandits_torch.problems.tables import RewardTable
@@ -47,8 +48,9 @@ class Diagnosis:
         shared: whether arms have more in common than chance explains.
         periods: common cycles of the arms, in units of the times.
         own_periods: cycles of single arms, by name.
-        drift: standard deviation of the change of a typical arm's level in 100 gaps, without cycles and jumps; 0: no
-            significant drift.
+        drift: standard deviation of the change in 100 gaps, without cycles and jumps, of the level of a typical arm
+            among those that drift; 0: no significant drift.
+        drifting: the names of arms whose drift is significant alone; empty if only all arms together show it.
         jumps: jumps of arms' levels, with rows counted from 0 and arms by index.
         jump_times: for each jump, the printed times of ``before`` and ``after``.
         jump_arms: for each jump, the names of its arms.
@@ -78,6 +80,7 @@ class Diagnosis:
     periods: tuple[Period, ...]
     own_periods: dict[str, Period]
     drift: float | None
+    drifting: tuple[str, ...]
     jumps: tuple[Jump, ...] | None
     jump_times: tuple[tuple[str, str], ...]
     jump_arms: tuple[tuple[str, ...], ...]
@@ -202,7 +205,10 @@ class Diagnosis:
         if self.drift == 0:
             return "Drift: not significant; apart from jumps and cycles, levels are constant."
         rows = "100 rows" if self.unit == "rows" else f"100 rows ({self.span(100 * self.gap)})"
-        return f"Drift: levels change by about {written(self.drift, 3)} (standard deviation) in {rows}."
+        some_drift = 0 < len(self.drifting) < self.arms
+        which = f" of {some(self.drifting, 3)}" if some_drift else ""
+        rest = "; drift of other arms is not significant" if some_drift else ""
+        return f"Drift: levels{which} change by about {written(self.drift, 3)} (standard deviation) in {rows}{rest}."
 
     def _of_jumps(self) -> str:
         if self.jumps is None:
@@ -253,7 +259,8 @@ def diagnose(table: RewardTable | Tensor) -> Diagnosis:
     """Describe a table of rewards.
 
     Cycles come first (``find_periods``, then ``Record.own_periods``). A regression on up to three harmonics of each, at
-    the length that fits all rows best, removes them. ``find_jumps`` divides the rest into jumps, drift and noise. The
+    the length that fits all rows best, removes them, on either side of a jump with coefficients of their own if an arm
+    would seem to drift otherwise. ``find_jumps`` divides the rest into jumps, drift and noise. The
     variance of the noise is the mean square of y_{t-1} - 2 y_t + y_{t+1} over each arm's neighbouring rows, divided by
     6, minus a third of the drift's variance; straight lines do not affect it. Its interval is Student's t over 20
     blocks of rows, or fewer of ten rows each, for the logarithm of the standard deviation. In simulations it contained
@@ -284,14 +291,14 @@ def diagnose(table: RewardTable | Tensor) -> Diagnosis:
     periods = () if record is None else tuple(record.common_periods())
     own = {} if record is None else record.own_periods(periods)
     periods = tuple(replace(one, length=_over_all_rows(one.length, rewards, times)) for one in periods)
-    plain, fitted = _without_cycles(rewards, times, periods, own)
-    levels = find_jumps(plain, times, bounded=values == "0/1") if values != "none" else None
-    drift, jumps, wander = None, None, 0.0
+    plain, fitted, levels = _levels(rewards, times, periods, own, values)
+    drift, drifting, jumps, wander = None, np.zeros(N, dtype=bool), None, 0.0
     if levels is not None:
         held = (~np.isnan(rewards)).sum(0)
-        noisy = levels.drift[levels.noise > 0]
-        clear = levels.p_drift < _SURE and len(noisy) > 0
-        drift = float((100 * float(np.median(noisy))) ** 0.5) if clear else 0.0
+        drifting = levels.drifts & (levels.p_drift < _SURE)
+        typical = levels.drift[drifting if drifting.any() else levels.noise > 0]
+        clear = levels.p_drift < _SURE and len(typical) > 0
+        drift = float((100 * float(np.median(typical))) ** 0.5) if clear else 0.0
         jumps, wander = levels.jumps, float(np.average(np.minimum(levels.drift, levels.noise), weights=held))
     noise, interval = _noise(plain, fitted, wander)
     correlation, shared = _sharing(rewards)
@@ -316,6 +323,7 @@ def diagnose(table: RewardTable | Tensor) -> Diagnosis:
         periods=periods,
         own_periods={table.arm_names[n]: one for n, one in own.items()},
         drift=drift,
+        drifting=tuple(name for name, one in zip(table.arm_names, drifting, strict=True) if one),
         jumps=jumps,
         jump_times=tuple((_when(table, one.before), _when(table, one.after)) for one in jumps or ()),
         jump_arms=tuple(tuple(table.arm_names[n] for n in one.arms) for one in jumps or ()),
@@ -335,32 +343,93 @@ def _when(table: RewardTable, row: int) -> str:
     return table.when(row) if table.in_seconds else f"time {table.when(row)}"
 
 
-def _without_cycles(
+def _levels(
+    rewards: np.ndarray, times: np.ndarray, periods: tuple[Period, ...], own: dict[int, Period], values: str
+) -> tuple[np.ndarray, float, Levels | None]:
+    """Rewards without cycles, the average number of coefficients fitted to an arm with rewards, and ``find_jumps``.
+
+    Where a cycle grows with the level, as that of sales does, one cycle for the whole record leaves a part of it on
+    either side of a jump, which looks like drift. So the cycles of arms that seem to drift are fitted anew on either
+    side of the row where their mean changes most, and again within these parts, as long as that halves the drift of an
+    arm.
+    """
+    designs = _designs(rewards, times, periods, own)
+    longest = max((one.length for one in (*periods, *own.values())), default=0.0)
+    two = int(np.ceil(2 * longest / float(np.median(np.diff(times))))) if designs else 0  # cycles, in rows
+
+    def found(cuts: Mapping[int, tuple[int, ...]]) -> tuple[np.ndarray, float, Levels | None]:
+        plain, fitted = _without_cycles(rewards, designs, cuts)
+        levels = None if values == "none" else find_jumps(plain, times, bounded=values == "0/1")
+        return plain, fitted, levels
+
+    cuts: dict[int, tuple[int, ...]] = dict.fromkeys(designs, ())
+    plain, fitted, levels = found(cuts)
+    for _ in range(MOST):
+        if levels is None or levels.p_drift >= _SURE:
+            break
+        drifting = designs.keys() & {*np.flatnonzero(levels.drift)}
+        fewest = {n: max(two, 2 * designs[n].shape[1]) for n in drifting}
+        more = cuts | {n: _with_another_cut(plain[:, n], cuts[n], fewest[n]) for n in drifting}
+        tried = None if more == cuts else found(more)[2]
+        helped = {n for n in drifting if tried is not None and tried.drift[n] < levels.drift[n] / 2}
+        if not helped:
+            break
+        cuts |= {n: more[n] for n in helped}
+        plain, fitted, levels = found(cuts)
+    return plain, fitted, levels
+
+
+def _with_another_cut(plain: np.ndarray, cuts: tuple[int, ...], fewest: int) -> tuple[int, ...]:
+    """The ``cuts`` of an arm (T,), and the row where its mean changes most, by the sum of squares that this explains;
+    unchanged if there are fewer than so many rewards on a side of that row, up to the next cut."""
+    most, row = 0.0, None
+    for start, end in itertools.pairwise([0, *cuts, len(plain)]):
+        held = start + np.flatnonzero(~np.isnan(plain[start:end]))
+        if len(held) < 2 * fewest:
+            continue
+        before = np.arange(1, len(held))
+        sums = np.cumsum(plain[held] - plain[held].mean())[:-1]
+        explained = sums**2 * (1 / before + 1 / (len(held) - before))
+        at = int(explained.argmax()) + 1
+        if explained[at - 1] > most:
+            most = float(explained[at - 1])
+            row = int(held[at]) if fewest <= at <= len(held) - fewest else None
+    return cuts if row is None else tuple(sorted((*cuts, row)))
+
+
+def _designs(
     rewards: np.ndarray, times: np.ndarray, periods: tuple[Period, ...], own: dict[int, Period]
-) -> tuple[np.ndarray, float]:
-    """Rewards minus the harmonics of cycles, and the average number of coefficients fitted to an arm with rewards."""
-    if not periods and not own:
-        return rewards, 0.0
-    shortest = _SHORTEST * float(np.median(np.diff(times)))
+) -> dict[int, np.ndarray]:
+    """A constant and the harmonics of each arm's cycles, (T, size), of the arms that have cycles, by index."""
+    shortest = _SHORTEST * float(np.median(np.diff(times))) if len(times) > 1 else 0.0
 
     def design_of(lengths: Iterable[float]) -> np.ndarray:
         orders = [(one, k) for one in lengths for k in range(1, _HARMONICS + 1) if one / k >= shortest]
         return harmonics(times - times[0], orders)
 
     common = design_of([one.length for one in periods])
-    rows, plain, fitted = _sampled(len(times)).ravel(), rewards.copy("K"), 0
-    for n in range(rewards.shape[1]):
-        design = common
-        if n in own:
-            length = _over_all_rows(own[n].length, rewards[:, n : n + 1], times)
-            design = np.concatenate([common, design_of([length])[:, 1:]], 1)
-        held = rows[~np.isnan(rewards[rows, n])]
-        X, size = design[held], design.shape[1]
-        if len(held) < 2 * size or size == 1:
-            continue
-        weights = np.linalg.lstsq(X.T @ X, X.T @ rewards[held, n], rcond=None)[0]
-        plain[:, n] -= design[:, 1:] @ weights[1:]
-        fitted += size
+    designs = dict.fromkeys(range(rewards.shape[1]), common)
+    for n, one in own.items():
+        length = _over_all_rows(one.length, rewards[:, n : n + 1], times)
+        designs[n] = np.concatenate([common, design_of([length])[:, 1:]], 1)
+    return {n: design for n, design in designs.items() if design.shape[1] > 1}
+
+
+def _without_cycles(
+    rewards: np.ndarray, designs: Mapping[int, np.ndarray], cuts: Mapping[int, tuple[int, ...]]
+) -> tuple[np.ndarray, float]:
+    """Rewards minus the cycles of their ``designs``, fitted between the ``cuts`` of each arm; and the average number of
+    coefficients fitted to an arm with rewards."""
+    rows, plain, fitted = _sampled(len(rewards)).ravel(), rewards.copy("K"), 0
+    for n, design in designs.items():
+        for start, end in itertools.pairwise([0, *cuts[n], len(rewards)]):
+            part = rows[(rows >= start) & (rows < end)]
+            held = part[~np.isnan(rewards[part, n])]
+            X, size = design[held], design.shape[1]
+            if len(held) >= 2 * size:
+                weights = np.linalg.lstsq(X.T @ X, X.T @ rewards[held, n], rcond=None)[0]
+                plain[start:end, n] -= design[start:end, 1:] @ weights[1:]
+                fitted += size
     return plain, fitted / max(1, int((~np.isnan(rewards)).any(0).sum()))
 
 

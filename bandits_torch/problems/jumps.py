@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -59,6 +60,7 @@ class Levels:
         drift: (N,) variance of the change of an arm's level in a median gap, in squared units of reward.
         noise: (N,) variance of the noise of a row.
         p_drift: p-value of the hypothesis that no level drifts between jumps.
+        drifts: (N,) whether an arm's drift is significant alone.
         outliers: share of outliers among the rewards of the last 1500 rows: .001 for normal noise, .01 and more for
             noise with heavy tails, 0 for ``bounded`` rewards.
     """
@@ -67,6 +69,7 @@ class Levels:
     drift: np.ndarray
     noise: np.ndarray
     p_drift: float
+    drifts: np.ndarray
     outliers: float
 
 
@@ -115,7 +118,7 @@ def find_jumps(rewards: np.ndarray, times: np.ndarray, *, bounded: bool = False)
     spread = np.sqrt(np.nan_to_num(mean_of_held(np.square(rewards - means))))
     kept = np.flatnonzero((spread > 1e-12 * np.abs(means)) & (held.sum(0) >= _FEWEST // 2))
     if not len(kept):
-        return Levels((), np.zeros(N), np.zeros(N), 1.0, outliers)
+        return Levels((), np.zeros(N), np.zeros(N), 1.0, np.zeros(N, dtype=bool), outliers)
     y = (rewards[:, kept] - means[kept]) / spread[kept]
     y = y if bounded else _clipped(y)
     noisier = np.ones_like(y)
@@ -126,13 +129,13 @@ def find_jumps(rewards: np.ndarray, times: np.ndarray, *, bounded: bool = False)
     found: list[Jump] = []
     places: list[int] = []
     while True:
-        (wander, own_noise, p_drift, residuals), ratios = _likelihood_ratios(y, gaps, fresh, noisier)
+        fit, ratios = _likelihood_ratios(y, gaps, fresh, noisier)
         if len(found) == MOST:
             break
         for k in np.flatnonzero(rare[kept]):
             most = ratios_of_shares(others[:, kept[k]], seen[:, kept[k]], fresh[:, k])
             ratios[:, k] = np.minimum(ratios[:, k], most)
-        if (jump := _clearest(ratios, residuals)) is None:
+        if (jump := _clearest(ratios, fit.residuals)) is None:
             break
         t, arms, low, high, p, all_arms = jump
         merged = next((at for at in places if abs(at - t) < _EDGE), None)
@@ -147,9 +150,11 @@ def find_jumps(rewards: np.ndarray, times: np.ndarray, *, bounded: bool = False)
         before, first = int(rows[t][0]), int(rows[low][0])
         after, end = int(rows[t + 1][-1]), int(rows[high + 1][-1])
         found.append(Jump(before, after, first, end, numbers, p))
-    drift, noise = np.zeros(N), np.zeros(N)
-    drift[kept], noise[kept] = wander * spread[kept] ** 2 / size, own_noise * spread[kept] ** 2 * size
-    return Levels(tuple(sorted(found, key=lambda one: one.before)), drift, noise, p_drift, outliers)
+    drift, noise, drifts = np.zeros(N), np.zeros(N), np.zeros(N, dtype=bool)
+    drift[kept], noise[kept] = fit.drift * spread[kept] ** 2 / size, fit.noise * spread[kept] ** 2 * size
+    drifts[kept] = fit.p_alone * len(kept) < np.exp(_LOG_LEVEL)
+    jumps = tuple(sorted(found, key=lambda one: one.before))
+    return Levels(jumps, drift, noise, fit.p_drift, drifts, outliers)
 
 
 def _clipped(y: np.ndarray) -> np.ndarray:
@@ -201,12 +206,21 @@ def _relative_variance(y: np.ndarray) -> np.ndarray:
     return variance
 
 
+class _Fit(NamedTuple):
+    """The local level model without another jump: variances of drift and noise, (N,); p-values of drift, of all arms
+    together and of each alone, (N,); and residuals (T - 1, N), standard normal without jumps."""
+
+    drift: np.ndarray
+    noise: np.ndarray
+    p_drift: float
+    p_alone: np.ndarray
+    residuals: np.ndarray
+
+
 def _likelihood_ratios(
     y: np.ndarray, gaps: np.ndarray, fresh: np.ndarray, noisier: np.ndarray
-) -> tuple[tuple[np.ndarray, np.ndarray, float, np.ndarray], np.ndarray]:
-    """Two results. The fit without another jump: variances of drift and noise, (N,), the p-value of drift, and
-    residuals (T - 1, N), standard normal without jumps. Twice the log-likelihood ratio of a jump after each row,
-    (T - 1, N)."""
+) -> tuple[_Fit, np.ndarray]:
+    """The fit without another jump; and twice the log-likelihood ratio of a jump after each row, (T - 1, N)."""
     T, N = y.shape
     G = len(RATIOS)
     held = ~np.isnan(y)
@@ -247,7 +261,8 @@ def _likelihood_ratios(
     steps, weights = step[:, best, np.arange(N)], weight[:, best, np.arange(N)]
     residuals = steps / np.sqrt(np.maximum(weights, 1e-12) * scale)
     p_drift = 0.5 * float(chi2.sf(gained / _inflation(residuals), 1)) if gained > 0 else 1.0
-    return (RATIOS[best] * scale, scale, p_drift, residuals * enough), over
+    alone = np.where(best > 0, 0.5 * chi2.sf(without[at] - without[0], 1), 1.0)
+    return _Fit(RATIOS[best] * scale, scale, p_drift, alone, residuals * enough), over
 
 
 def ratios_of_shares(others: np.ndarray, seen: np.ndarray, fresh: np.ndarray | tuple[()] = ()) -> np.ndarray:

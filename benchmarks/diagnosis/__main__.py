@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import typer
 
-from bandits_torch import diagnose
+from bandits_torch import diagnose, validation
 from bandits_torch.problems import read_table
 from benchmarks import options, pages
 
@@ -44,10 +44,13 @@ def heavy(g: np.random.Generator, tails: str, shape: tuple[int, ...]) -> np.ndar
     return scale * g.standard_normal(shape) / (1 + share * (wide**2 - 1)) ** 0.5
 
 
-def draw(number: int, path: Path, *, tails: bool = False) -> Truth:
-    """Write the file of this number as CSV, and return its truth. ``tails``: numbers with noise of ``TAILS``."""
+def draw(number: int, path: Path, *, tails: bool = False, follows: bool = False) -> Truth:
+    """Write the file of this number as CSV, and return its truth.
+
+    ``tails``: numbers with noise of ``TAILS``; ``follows``: numbers with a cycle that is in proportion to the level.
+    """
     g = np.random.default_rng([20261125, number])
-    kind = "numbers" if tails else ("numbers", "0/1", "numbers", "counts", "numbers")[number % 5]
+    kind = "numbers" if tails or follows else ("numbers", "0/1", "numbers", "counts", "numbers")[number % 5]
     steps = float(np.exp(g.uniform(np.log(6), np.log(200)))) if number % 10 in (0, 1, 3, 4, 6, 8) else None
     rows = max(int(g.integers(300, 900)), 0 if steps is None else int(8 * steps) + 1)
     arms = int(g.integers(3, 9))
@@ -55,8 +58,11 @@ def draw(number: int, path: Path, *, tails: bool = False) -> Truth:
     if number % 4 >= 2:
         t = np.cumsum(g.uniform(0.5, 1.5, rows))
     f = 0.7 * g.standard_normal(arms) * np.ones((rows, 1))
+    wave = np.zeros((rows, arms))
     if steps is not None:
-        f = f + g.uniform(0.8, 2.0) * np.sin(2 * np.pi * t[:, None] / steps + g.uniform(0, 2 * np.pi, arms))
+        size, phase = g.uniform(0.8, 2.0), g.uniform(0, 2 * np.pi, arms)
+        wave = size * np.sin(2 * np.pi * t[:, None] / steps + phase)
+        f = f if follows else f + wave
     drift = float(np.exp(g.uniform(np.log(0.01), np.log(0.06)))) if number % 2 else 0.0
     f = f + drift * np.cumsum(g.standard_normal((rows, arms)), 0)
     jumps, sizes = [], []
@@ -68,6 +74,8 @@ def draw(number: int, path: Path, *, tails: bool = False) -> Truth:
         f[at:] += by
         jumps.append(at)
         sizes.append(float(np.sqrt(np.square(by[moved]).mean())))
+    if follows:
+        f = (10 + f) * (1 + wave / 5)
     if kind == "numbers":
         unit = 10.0 ** g.uniform(-3, 3)
         errors = heavy(g, TAILS[number // 4 % len(TAILS)], f.shape) if tails else g.standard_normal(f.shape)
@@ -93,17 +101,21 @@ def draw(number: int, path: Path, *, tails: bool = False) -> Truth:
     return Truth(kind, rows, arms, period, drift, tuple(jumps), tuple(sizes), noise, missing)
 
 
-REPORTED = 50
-HEAVY = (4000, 130)  # number of the first file with heavy tails, and how many
+# By table: the number of the first file, how many there are, and what ``draw`` makes of them.
+TABLES: dict[str, tuple[tuple[int, int], dict[str, bool]]] = {
+    "files": ((0, 50), {}),
+    "heavy": ((4000, 130), {"tails": True}),
+    "following": ((6000, 60), {"follows": True}),
+}
 _NEAR, _CLEAR = 5, 2.0  # rows; deviations of the noise
 
 
-def judge(number: int, *, tails: bool = False) -> dict[str, object]:
+def judge(number: int, **of_file: bool) -> dict[str, object]:
     """The truth of a file beside what was said of it."""
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         path = Path(folder) / "file.csv"
-        truth = draw(number, path, tails=tails)
+        truth = draw(number, path, **of_file)
         found = diagnose(read_table(path))
     reported = [one.after for one in found.jumps or ()]
     left, hits = list(reported), []
@@ -165,13 +177,15 @@ def _count(cells: pd.Series) -> pd.Series:
 
 
 def write_page(folder: Path) -> Path:
-    files, tails = pd.read_csv(folder / "files.csv"), pd.read_csv(folder / "heavy.csv")
+    files, tails, following = (pd.read_csv(folder / f"{name}.csv") for name in TABLES)
     mistaken = (_count(tails["jumps_reported"]) > tails["jumps_found"]).sum()
     shown = {
         "files": files,
         "tails": tails,
         "shares": shares(files),
         "heavy": shares(tails),
+        "follow": following,
+        "following": shares(following),
         "mistaken": mistaken,
     }
     return pages.render(folder / "RESULTS.md", "diagnosis/RESULTS.md.jinja", **shown)
@@ -180,14 +194,15 @@ def write_page(folder: Path) -> Path:
 @options.with_page(write_page)
 def main(
     folder: Path,
-    tails: Annotated[bool, typer.Option("--tails", help="Those whose noise has heavy tails.")] = False,
+    table: Annotated[str, typer.Option(help="Which files: files, heavy or following.")] = "files",
 ) -> None:
     """Draw, diagnose, and write what came of it; other files of the table stay."""
-    start, count = HEAVY if tails else (0, REPORTED)
-    rows = pd.DataFrame([judge(number, tails=tails) for number in range(start, start + count)])
-    pages.keep(folder / ("heavy.csv" if tails else "files.csv"), rows, ("file",))
-    if not all((folder / name).exists() for name in ("files.csv", "heavy.csv")):
-        pages.say("no page: it needs both tables, with --tails and without")
+    validation.one_of("table", table, *TABLES)
+    (start, count), of_file = TABLES[table]
+    rows = pd.DataFrame([judge(number, **of_file) for number in range(start, start + count)])
+    pages.keep(folder / f"{table}.csv", rows, ("file",))
+    if not all((folder / f"{name}.csv").exists() for name in TABLES):
+        pages.say(f"no page: it needs the tables {', '.join(TABLES)}")
         raise typer.Exit
 
 
