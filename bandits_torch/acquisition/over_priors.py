@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, cast
 
 import torch
 from botorch.acquisition import AcquisitionFunction
@@ -71,6 +71,14 @@ class OverPriors(AcquisitionFunction, ABC):
             validation.require(not bool(value.isnan().any()), name, value, "free of NaN")
         return value
 
+    def _log_evidence(self, name: str, value: Tensor | None) -> Tensor:
+        """``value``, or ``log_likelihood`` of the model if it is None, for each prior."""
+        if value is None:
+            value = getattr(self.model, "log_likelihood", None)
+            kept = value is not None
+            validation.require(kept, "model", type(self.model).__name__, "one that has a log_likelihood")
+        return self._check_per_prior(name, cast(Tensor, value))
+
 
 class OptimisticOverPriors(OverPriors):
     """max_p a^p(x) over the priors not yet eliminated: optimistic about the function and about the prior.
@@ -108,13 +116,13 @@ class BayesianOverPriors(OverPriors):
 
     Source: Ziomek et al. 2024, section 7.
 
-    ``log_weights``: log P(D | p) + log P(p) up to a constant, broadcasting to ``model.batch_shape``
-    (``ArmGP.log_likelihood`` for equal P(p)).
+    ``log_weights``: log P(D | p) + log P(p) up to a constant, broadcasting to ``model.batch_shape``; default: the
+    model's ``log_likelihood``, for equal P(p). Raises ValueError for a model without one.
     """
 
-    def __init__(self, base: AcquisitionFunction, log_weights: Tensor) -> None:
+    def __init__(self, base: AcquisitionFunction, log_weights: Tensor | None = None) -> None:
         super().__init__(base)
-        self.register_buffer("weights", torch.softmax(self._check_per_prior("log_weights", log_weights), -1))
+        self.register_buffer("weights", torch.softmax(self._log_evidence("log_weights", log_weights), -1))
         self.weights: Tensor
 
     def reduce(self, scores: Tensor) -> tuple[Tensor, Tensor]:
@@ -128,13 +136,13 @@ class BayesianOverPriors(OverPriors):
 class LikeliestPrior(OverPriors):
     """a^p(x) under the prior with the largest marginal likelihood (type II maximum likelihood over the set).
 
-    ``log_likelihood``: log P(D | p), broadcasting to ``model.batch_shape`` (``ArmGP.log_likelihood``). Source:
-    Rasmussen & Williams 2006, section 5.4.1, over a finite set.
+    ``log_likelihood``: log P(D | p), broadcasting to ``model.batch_shape``; default: that of the model. Source:
+    Rasmussen & Williams 2006, section 5.4.1, over a finite set. Raises ValueError for a model without one.
     """
 
-    def __init__(self, base: AcquisitionFunction, log_likelihood: Tensor) -> None:
+    def __init__(self, base: AcquisitionFunction, log_likelihood: Tensor | None = None) -> None:
         super().__init__(base)
-        self.register_buffer("likeliest", self._check_per_prior("log_likelihood", log_likelihood).argmax(-1))
+        self.register_buffer("likeliest", self._log_evidence("log_likelihood", log_likelihood).argmax(-1))
         self.likeliest: Tensor
 
     def reduce(self, scores: Tensor) -> tuple[Tensor, Tensor]:
@@ -143,41 +151,15 @@ class LikeliestPrior(OverPriors):
         return scores.gather(-1, prior.unsqueeze(-1)).squeeze(-1), prior
 
 
-@acqf_input_constructor(OptimisticOverPriors)
-def _inputs_of_optimistic(
+@acqf_input_constructor(OptimisticOverPriors, BayesianOverPriors, LikeliestPrior)
+def _over_upper_bounds(
     model: Model,
     width: float | Tensor | Width = 2.0,
+    X_pending: Tensor | None = None,
     surviving: Tensor | None = None,
-    X_pending: Tensor | None = None,
-) -> dict[str, Any]:
-    return {"base": UpperConfidenceBound(model, width, X_pending=X_pending), "surviving": surviving}
-
-
-@acqf_input_constructor(BayesianOverPriors)
-def _inputs_of_bayesian(
-    model: Model,
-    width: float | Tensor | Width = 2.0,
     log_weights: Tensor | None = None,
-    X_pending: Tensor | None = None,
-) -> dict[str, Any]:
-    weights = _log_likelihood(model) if log_weights is None else log_weights
-    return {"base": UpperConfidenceBound(model, width, X_pending=X_pending), "log_weights": weights}
-
-
-@acqf_input_constructor(LikeliestPrior)
-def _inputs_of_likeliest(
-    model: Model,
-    width: float | Tensor | Width = 2.0,
     log_likelihood: Tensor | None = None,
-    X_pending: Tensor | None = None,
 ) -> dict[str, Any]:
-    likelihood = _log_likelihood(model) if log_likelihood is None else log_likelihood
-    return {"base": UpperConfidenceBound(model, width, X_pending=X_pending), "log_likelihood": likelihood}
-
-
-def _log_likelihood(model: Model) -> Tensor:
-    """``model.log_likelihood``, which ``ArmGP`` and ``OnlineGP`` have. Raises ValueError for a model without it."""
-    value = getattr(model, "log_likelihood", None)
-    validation.require(value is not None, "model", type(model).__name__, "one that has a log_likelihood")
-    assert value is not None
-    return value
+    own = {"surviving": surviving, "log_weights": log_weights, "log_likelihood": log_likelihood}
+    base = UpperConfidenceBound(model, width, X_pending=X_pending)
+    return {"base": base} | {name: value for name, value in own.items() if value is not None}

@@ -190,7 +190,7 @@ class LikeliestPriorPolicy(UnknownPriorPolicy):
     """
 
     def _over(self, base: AcquisitionFunction) -> OverPriors:
-        return LikeliestPrior(base, self.model.log_likelihood)
+        return LikeliestPrior(base)
 
 
 class BayesianPriorPolicy(UnknownPriorPolicy):
@@ -200,7 +200,7 @@ class BayesianPriorPolicy(UnknownPriorPolicy):
     """
 
     def _over(self, base: AcquisitionFunction) -> OverPriors:
-        return BayesianOverPriors(base, self.model.log_likelihood)
+        return BayesianOverPriors(base)
 
 
 class SampledPriorPolicy(UnknownPriorPolicy):

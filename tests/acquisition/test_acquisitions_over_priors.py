@@ -133,9 +133,10 @@ def test_input_constructors_build_upper_confidence_bounds_over_the_priors(kind) 
     torch.testing.assert_close(built(x), by_hand(x))
 
 
-def test_input_constructors_ask_for_the_likelihood_that_a_model_does_not_keep() -> None:
+@pytest.mark.parametrize("kind", [BayesianOverPriors, LikeliestPrior])
+def test_the_likelihood_that_a_model_does_not_keep_must_be_given(kind) -> None:
     with pytest.raises(ValueError, match="model must be one that has a log_likelihood"):
-        get_acqf_input_constructor(LikeliestPrior)(single_task_gp()[0])
+        kind(UpperConfidenceBound(single_task_gp()[0], 1.0))
 
 
 def test_a_model_without_priors_is_refused() -> None:

@@ -395,7 +395,7 @@ BAD: dict[str, Rows] = {
         ([ones(N), ones(2, 3) > 0, zeros(N) > 0, "arms", [True], 3], "safe_arms"),
         (["all", ones(3) > 0, zeros(2) > 0, ones(2), [True, True]], "surviving"),
         ([ones(3), ones(2) > 0, "yes", None, [True]], "learn_offset"),
-        ([None, "w", zeros(3), [0.0, 0.0], NAN * ones(2)], "log_weights log_likelihood"),
+        (["w", zeros(3), [0.0, 0.0], NAN * ones(2)], "log_weights log_likelihood"),
         ([zeros(N) > 0, ones(6) > 0, [True] * N], "among"),
         ([[0.0] * N, zeros(N + 1), zeros(3, N)], "base_samples"),
         ([[[1.0]], torch.eye(4).double(), zeros(3, 3)], "root"),
