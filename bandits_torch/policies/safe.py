@@ -28,9 +28,11 @@ from bandits_torch.policies.choices.arms import ModelArms, best_available
 from bandits_torch.policies.choices.points import ModelPoints
 from bandits_torch.policies.forgetting import ForgettingRule, KeepEverything
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
+from bandits_torch.state import copied
 from bandits_torch.theory.widths import Width
 
 Limits = tuple[float, float]  # low, high; one may be infinite
+Moments = dict[str, tuple[Tensor, Tensor]]  # posterior mean and variance of functions by name, (S, N) each
 
 
 @dataclass(frozen=True)
@@ -116,18 +118,21 @@ class LimitedPolicy(Policy):
         self.model, self.outcomes = model, dict(outcomes)
         self.choices = over(model)
         self._others = {name: over(one) for name, one in self.outcomes.items()}
+        self._each = {"reward": self.choices, **self._others}
         self.replicates, self.num_arms = self.choices.replicates, self.choices.num_arms
         self.dim = self.choices.dim
         self.outcome_names = tuple(self.outcomes)
-        models, given = {"reward": model, **self.outcomes}, dict(forgetting or {})
+        given = dict(forgetting or {})
         for name, rule in given.items():
-            validation.require(name in models, "forgetting", name, f"rules of {tuple(models)}")
+            validation.require(name in self._each, "forgetting", name, f"rules of {tuple(self._each)}")
             validation.instance("forgetting", rule, ForgettingRule, "ForgettingRules by name")
-        rules = {name: given.get(name, KeepEverything()).begin(one) for name, one in models.items()}
+        rules = {name: given.get(name, KeepEverything()).begin(one.model) for name, one in self._each.items()}
         self._rules = list(rules.values())
         width, self.safety_width = widths
         self.width = width.bind(model, self._rules[0])
-        self._safety = {name: self.safety_width.bind(self._model(name), rules[name]) for name in self.limits}
+        self._safety = {
+            name: self.safety_width.bind(self._each[name].model, rules[name]) for name in self.limits
+        }
         self._begin()
         self._pending = 0
         self._traced: dict[str, Tensor | float] = {}
@@ -161,7 +166,7 @@ class LimitedPolicy(Policy):
                     validation.rewards("outcomes", value, one.model.noise_variance.dtype)
         values = [observation.reward, *(() if measured is None else measured.unbind(-1))]
         arm, time, clock = observation.arm, observation.time, self._clock + 1
-        for one, rule, value in zip((self.choices, *self._others.values()), self._rules, values, strict=True):
+        for one, rule, value in zip(self._each.values(), self._rules, values, strict=True):
             one.observe(arm, value, time, late=True)
             rule.observed(partial(one.inputs_of, arm, time), value, one.model)
             rule.after(one.model, clock)
@@ -179,30 +184,28 @@ class LimitedPolicy(Policy):
     def _fresh(self) -> dict[str, Any]:
         return {"_clock": 0}
 
-    def _model(self, name: str) -> Any:
-        return self.outcomes.get(name, self.model)
-
     def _safety_of(self, name: str) -> Tensor:
         """The safety width, (S, 1). Pending choices also count as steps."""
-        return self._column(self._safety[name].at(self._clock + self._pending + 1, self._model(name)))
+        return self._column(self._safety[name].at(self._clock + self._pending + 1, self._each[name].model))
 
     def _column(self, value: Tensor) -> Tensor:
         return value.expand(self.replicates).unsqueeze(-1)
 
-    def _bounded(self, name: str, mean: Tensor, variance: Tensor) -> Bounded:
-        return Bounded(mean, variance.sqrt(), self._safety_of(name), self.limits[name])
+    def _bounded(self, moments: Moments) -> list[Bounded]:
+        """The functions with limits, in the order of ``moments``."""
+        limits = self.limits
+        return [Bounded(m, v.sqrt(), self._safety_of(name), limits[name]) for name, (m, v) in moments.items()]
 
     def _first(self) -> Tensor:
         """Replicates that have learned nothing yet, (S, 1)."""
         return self._column(torch.as_tensor(self._clock == 0, device=self.model.noise_variance.device))
 
-    def _check_not_lost(self, lost: Tensor, what: str) -> None:
-        """Raises NoSafeArmError if a replicate is ``lost``, (S,) booleans, and ``when_empty`` is ``"raise"``."""
+    def _record(self, safe: Tensor, lost: Tensor, what: str) -> None:
+        """Record a choice for ``trace``. Raises NoSafeArmError if a replicate is ``lost``, (S,) booleans, and
+        ``when_empty`` is ``"raise"``."""
         if self.when_empty == "raise" and bool(lost.any()):
             where = lost.nonzero().flatten().tolist()[:8]
             raise NoSafeArmError(f"no {what} is certainly within the limits, in replicates {where}")
-
-    def _record(self, safe: Tensor, lost: Tensor) -> None:
         width = self._safety_of(next(iter(self.limits))).squeeze(-1)
         self._traced = {"safe": safe.double(), "fallback": lost.double(), "safety_width": width}
 
@@ -274,7 +277,7 @@ class SafePolicy(LimitedPolicy):
         self.safe_arms = safe_arms.to(model.noise_variance.device).expand(shape).clone()
         models = {"reward": model, **outcomes}
         self._scale = {name: one.marginals()[1].amax(-1, keepdim=True).sqrt() for name, one in models.items()}
-        self._before_pending: dict[str, Bounded] | None = None
+        self._before_pending: Moments | None = None
 
     # -- one step --------------------------------------------------------------------------------------
 
@@ -283,16 +286,15 @@ class SafePolicy(LimitedPolicy):
         """The best available arm of the safe set; ``why["certain"]`` (S,) says whether it was in S_t. Raises
         NoSafeArmError if there is none and ``when_empty`` is ``"raise"``."""
         self.choices.check_available(available)
-        functions = self._functions(time)  # conditioned on pending pulls
-        learned = self._before_pending or functions
-        learned = {name: replace(one, width=functions[name].width) for name, one in learned.items()}
-        certain = safe_set(list(learned.values()))
+        functions = self._bounded(self._moments(time))  # conditioned on pending pulls
+        learned = functions if self._before_pending is None else self._bounded(self._before_pending)
+        certain = safe_set(learned)
         initial = self.safe_arms if self.trust == "always" else self.safe_arms & self._first()
         safe = certain | initial
         allowed = safe if available is None else safe & available
         lost = ~allowed.any(-1)
-        self._check_not_lost(lost, "arm")
-        margin = least_margin(list(learned.values()))
+        self._record(certain.sum(-1), lost, "arm")
+        margin = least_margin(learned)
         if available is not None:
             margin = margin.masked_fill(~available, -torch.inf)
         if self.when_empty == "safe_arms":
@@ -305,30 +307,29 @@ class SafePolicy(LimitedPolicy):
         if self.explore == "ucb":
             score = mean + half
         else:
-            models = [self._model(name) for name in functions]
+            models: list[Any] = [self._each[name].model for name in self.limits]
             shape = (self.replicates, self.num_arms, self.num_arms)
             joint = [model.joint(time)[1].reshape(shape) for model in models]
             noise = [self._column(model.noise_variance) for model in models]
-            expanding = expanders(safe, list(functions.values()), joint, noise)
+            expanding = expanders(safe, functions, joint, noise)
             # Of a maximiser the upper bound is at least the best lower bound.
             best = (mean - half).masked_fill(~played, -torch.inf).amax(-1, keepdim=True)
             played = played & ((mean + half >= best) | expanding)
             # The widest bound of each arm, in prior standard deviations.
             deviations = [variance.sqrt() / self._scale["reward"]]
-            deviations += [one.deviation / self._scale[name] for name, one in functions.items()]
+            of_limits = zip(self.limits, functions, strict=True)
+            deviations += [one.deviation / self._scale[name] for name, one in of_limits]
             score = torch.stack(deviations).amax(0)
         index, arm = best_available(score.mT, played)
-        self._record(certain.sum(-1), lost)
         return Choice(arm, {"index": index, "certain": ~lost})
 
     @torch.no_grad()
     def safe_set(self, time: float) -> Tensor:
         """S_t, (S, N) booleans: arms within all limits by the bounds at ``time``, without the initial safe set."""
-        return safe_set(list(self._functions(time).values()))
+        return safe_set(self._bounded(self._moments(time)))
 
-    def _functions(self, time: float) -> dict[str, Bounded]:
-        moments = {name: self._others.get(name, self.choices).marginals(time) for name in self.limits}
-        return {name: self._bounded(name, *both) for name, both in moments.items()}
+    def _moments(self, time: float) -> Moments:
+        return {name: self._each[name].marginals(time) for name in self.limits}
 
     _expects = ("choices", "_others", "_before_pending", "_pending")
 
@@ -336,9 +337,9 @@ class SafePolicy(LimitedPolicy):
         """Pending pulls lower the variances that score arms. They do not change the safe set, because nothing has been
         measured yet."""
         if self._before_pending is None:
-            self._before_pending = self._functions(time)
+            self._before_pending = copied(self._moments(time))
         self._pending += 1
-        for one in (self.choices, *self._others.values()):
+        for one in self._each.values():
             one.expect(pending.arm, pending.time)
 
 
@@ -457,13 +458,12 @@ class SafePointPolicy(LimitedPolicy):
         domain = self.choices.domain if available is None else available
         best, certain, share = self._searched(domain, time)
         lost = ~certain
-        self._check_not_lost(lost, "point found")
+        self._record(share, lost, "point found")
         if self.when_empty == "safe_points" and bool(lost.any()):
             initial, counts = self._initial(domain)
             index = self._scored(initial, time)[0].masked_fill(~counts, -torch.inf)
             here = (lost & counts.any(-1)).unsqueeze(-1)
             best = torch.where(here, _taken(initial, index.argmax(-1)), best)
-        self._record(share, lost)
         index, _, _ = self._scored(best.unsqueeze(0), time)
         return Choice(best, {"index": index.squeeze(-1), "certain": ~lost})
 
@@ -516,14 +516,11 @@ class SafePointPolicy(LimitedPolicy):
         (S, n) each."""
         mean, variance = self.choices.moments(X, time)
         index = mean + self._column(self.width.at(self._clock + 1, self.model)) * variance.sqrt()
-        functions = []
-        for name in self.limits:
-            moments = mean, variance
-            if name != "reward":
-                moments = self._others[name].moments(X, time)
-            elif self._before_pending is not None:
-                moments = self._before_pending.moments(X, time)
-            functions.append(self._bounded(name, *moments))
+        moments = {name: one.moments(X, time) for name, one in self._others.items()}
+        if "reward" in self.limits:
+            before = self._before_pending
+            moments["reward"] = (mean, variance) if before is None else before.moments(X, time)
+        functions = self._bounded(moments)
         return index, safe_set(functions), least_margin(functions)
 
     @torch.no_grad()
