@@ -180,7 +180,7 @@ class ModelAveraging(Policy):
         self._begin()
 
     @torch.no_grad()
-    def predict(self, time: float) -> tuple[Tensor, Tensor]:
+    def marginals(self, time: float, points: None = None) -> tuple[Tensor, Tensor]:
         """Mean and variance of every arm's expected reward under the mixture at ``time``, (S, N) each.
 
         Raises ValueError for a time before the latest observation.
@@ -191,10 +191,6 @@ class ModelAveraging(Policy):
             unit = self.frame.factor
             return mean * unit + self.frame.offset, variance * unit * unit
         return mean, variance
-
-    def marginals(self, time: float, points: None = None) -> tuple[Tensor, Tensor]:
-        """``predict`` under the name that index policies use; ``points`` are for domains."""
-        return self.predict(time)
 
     @torch.no_grad()
     def components(self, time: float, points: None = None) -> tuple[Tensor, Tensor, Tensor]:

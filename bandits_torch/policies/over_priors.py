@@ -148,17 +148,11 @@ class UnknownPriorPolicy(Policy):
         self._clock = self._clock + 1
         self._prior = observation.why["prior"]
 
-    def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
-        """Posterior mean and deviation of a choice under the prior played last, (S,) each."""
-        return self._under(self._prior, arm, time)
-
     def predicted(self, observation: Observation) -> tuple[Tensor, Tensor]:
-        """``predict`` at an observation's choice and time, under the prior that chose it; its reward is ignored."""
-        return self._under(observation.why["prior"], observation.arm, observation.time)
-
-    def _under(self, prior: Tensor, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
-        mean, deviation = self.choices.predict(arm, time)
-        at = prior.unsqueeze(-1)
+        """Posterior mean and deviation of an observation's choice at its time under the prior that chose it, (S,) each;
+        its reward is ignored."""
+        mean, deviation = self.choices.predict(observation.arm, observation.time)
+        at = observation.why["prior"].unsqueeze(-1)
         return mean.gather(-1, at).squeeze(-1), deviation.gather(-1, at).squeeze(-1)
 
     def _step(self, ahead: int = 0) -> int | Tensor:

@@ -218,19 +218,13 @@ class PointAveraging(Policy):
         leader = self.members.points[torch.arange(self.replicates, device=best.device), best].to(self._latest)
         return torch.cat([self._latest, leader.unsqueeze(1)], 1)
 
-    def predict(self, arm: Tensor, time: float) -> tuple[Tensor, Tensor]:
-        """Mean and standard deviation of the mixture at one point per replicate, (S, d): (S,) each."""
-        unit = self._factor  # divided by last, because its square may overflow
-        posterior = self._mixture(torch.ones_like(unit)).posterior(self._inputs(arm, time).unsqueeze(-2))
-        return posterior.mean.reshape(-1) / unit, posterior.variance.reshape(-1).sqrt() / unit
-
     @torch.no_grad()
     def marginals(self, time: float, points: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of the mixture at points (N, d), or (S, N, d): (S, N) each. Raises ValueError for a time
         before the latest observation."""
         self.clock.check_not_past(validation.finite_number("time", time))
         each = points.expand(self.replicates, *points.shape[-2:]).transpose(0, 1)
-        unit = self._factor.unsqueeze(-1)  # divided by last, as in ``predict``
+        unit = self._factor.unsqueeze(-1)  # divided by last, because its square may overflow
         posterior = self._mixture(torch.ones_like(self._factor)).posterior(
             self._inputs(each, time).unsqueeze(-2)
         )

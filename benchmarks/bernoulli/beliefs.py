@@ -25,7 +25,7 @@ def believed(low: float, high: float, seed: int) -> dict[str, object]:
         arm = torch.randint(ARMS, (LOGS,), generator=g)
         reward = torch.rand(LOGS, generator=g, dtype=torch.float64) < chance[torch.arange(LOGS), arm]
         policy.learn(Observation(float(pull), arm, reward.double()))
-    mean, variance = policy.predict(float(PULLS))
+    mean, variance = policy.marginals(float(PULLS))
     error = mean - chance
     return {
         "chances": f"{low:g} to {high:g}",

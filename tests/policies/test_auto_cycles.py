@@ -56,7 +56,7 @@ def test_times_of_the_history_say_where_in_the_cycle_it_was():
     by_rows = recipes.auto(5, history=past)
     by_times = recipes.auto(5, history=past, history_times=7200.0 * torch.arange(-239, 1).double())
     for policy, hour in ((by_rows, 1.0), (by_times, 7200.0)):
-        mean, _ = policy.predict(18 * hour)
+        mean, _ = policy.marginals(18 * hour)
         torch.testing.assert_close(mean.argmax(-1), record(T=259)[258:].argmax(-1))
 
 

@@ -128,7 +128,7 @@ def test_agrees_with_the_plain_twin(build, strengths, offsets, doubtful, tiny):
         time += float(torch.rand(1, generator=g)) * 2
         if step == 30:
             f = -2 * f
-        mean, variance = policy.predict(time)
+        mean, variance = policy.marginals(time)
         arm, now = policy.choose(time).arm, (time, time) if cyclic else time
         for k, twin in enumerate(twins):  # arms of which nothing is known are level, but for rounding
             index = twin.index(now)
