@@ -15,6 +15,7 @@ from bandits_torch.policies.forgetting import (
     SlidingWindow,
 )
 from bandits_torch.policies.index import ContextualPolicy, IndexPolicy, RewardImprovementPolicy
+from bandits_torch.policies.learned_hyperparameters import LearnedHyperparameters
 from bandits_torch.policies.learned_units import MemberScale
 from bandits_torch.policies.looking_again import LookingAgain, LookingAtPoints
 from bandits_torch.policies.moves import CostlyMoves
@@ -23,7 +24,6 @@ from bandits_torch.policies.opkb.features import FeatureSource, FixedFeatures, N
 from bandits_torch.policies.opkb.opkb import OPKB, AdaOPKB, Constants
 from bandits_torch.policies.over_priors import (
     BayesianPriorPolicy,
-    LearnedHyperparameters,
     LikeliestPriorPolicy,
     PriorElimination,
     RegretBalancing,

@@ -36,7 +36,7 @@ from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.forgetting import ForgettingRule
 from bandits_torch.policies.index import IndexPolicy
-from bandits_torch.policies.over_priors import LearnedHyperparameters
+from bandits_torch.policies.learned_hyperparameters import LearnedHyperparameters
 from bandits_torch.policies.policy import Policy
 from bandits_torch.recipes.registration import Number, Setup
 from bandits_torch.theory.prior_widths import SrinivasBayesianWidth, SrinivasContinuousWidth

@@ -24,7 +24,7 @@ from bandits_torch import naming, validation
 from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.domain import Domain
 from bandits_torch.models.candidate_priors import CandidatePrior
-from bandits_torch.policies.over_priors import LearnedHyperparameters
+from bandits_torch.policies.learned_hyperparameters import LearnedHyperparameters
 from bandits_torch.policies.policy import Origin, Policy
 from bandits_torch.problems.continuous import ContinuousProblem
 from bandits_torch.problems.problem import Problem

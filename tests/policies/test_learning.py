@@ -131,7 +131,7 @@ def test_a_window_shorter_than_the_first_fit_does_not_keep_from_fitting(drift, m
         fitted.append({k: (X.clone(), y.clone()) for k, (X, y) in data.items()})
         return []
 
-    monkeypatch.setattr("bandits_torch.policies.over_priors.fit_hyperparameters", spy)
+    monkeypatch.setattr("bandits_torch.policies.learned_hyperparameters.fit_hyperparameters", spy)
     arms = torch.linspace(0, 1, 5).double().unsqueeze(-1) ** 2
     options = {"forgetting_rate": 0.01} if drift else {"window": 3, "horizon": 30}
     recipe = recipes.tv_gp_ucb if drift else recipes.sw_gp_ucb
