@@ -112,6 +112,12 @@ class MeansPolicy(ArmPolicy):
         return torch.where(count > 0, total / count, everywhere)
 
 
+def upper_bound(state: State, log_steps: Tensor, exploration: float) -> Tensor:
+    """mean_i + B sqrt(exploration log_steps / n_i), (S, N), with B = high - low and log_steps (S, 1)."""
+    count = state["count"]
+    return state["sum"] / count + spread(state).unsqueeze(-1) * torch.sqrt(exploration * log_steps / count)
+
+
 def spread(state: State) -> Tensor:
     """high - low, (S,). If no range is given, it is 0 or -inf until two rewards differ."""
     return state["high"] - state["low"]
@@ -147,8 +153,7 @@ class UCB1(MeansPolicy):
     """
 
     def index(self, state: State, streams: ReplicateStreams) -> Tensor:
-        count, log_t = state["count"], state["clock"].clamp_min(1).log().unsqueeze(-1)
-        return state["sum"] / count + spread(state).unsqueeze(-1) * torch.sqrt(2 * log_t / count)
+        return upper_bound(state, state["clock"].clamp_min(1).log().unsqueeze(-1), 2.0)
 
 
 class DiscountedUCB(MeansPolicy):
@@ -177,10 +182,8 @@ class DiscountedUCB(MeansPolicy):
         return super().learned(state, observation)
 
     def index(self, state: State, streams: ReplicateStreams) -> Tensor:
-        count = state["count"]
-        log_n = count.sum(-1, keepdim=True).clamp_min(1).log()
-        bonus = torch.sqrt(self.exploration * log_n / count)
-        return state["sum"] / count + 2 * spread(state).unsqueeze(-1) * bonus
+        log_n = state["count"].sum(-1, keepdim=True).clamp_min(1).log()
+        return upper_bound(state, log_n, 4 * self.exploration)
 
 
 class SlidingWindowUCB(MeansPolicy):
@@ -218,9 +221,7 @@ class SlidingWindowUCB(MeansPolicy):
         return state
 
     def index(self, state: State, streams: ReplicateStreams) -> Tensor:
-        count, log_t = state["count"], state["clock"].clamp(1, self.window).log().unsqueeze(-1)
-        bonus = torch.sqrt(self.exploration * log_t / count)
-        return state["sum"] / count + spread(state).unsqueeze(-1) * bonus
+        return upper_bound(state, state["clock"].clamp(1, self.window).log().unsqueeze(-1), self.exploration)
 
 
 def tuned_discount(horizon: int, changes: float) -> float:
