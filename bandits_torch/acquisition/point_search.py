@@ -320,19 +320,16 @@ class GridSearch(PointSearch):
     ) -> tuple[Tensor, Tensor]:
         """As ``PointSearch.maximise``, over D_t; starts and seed are ignored."""
         self.check(domain)
-        grid, best = self.points(domain), None
+        each = torch.arange(replicates, device=domain.bounds.device)
+        best_points, best_values = [], []
         with torch.no_grad():
-            for part in grid.split(_AT_ONCE):
+            for part in self.points(domain).split(_AT_ONCE):
                 points = domain.fix(part.unsqueeze(1).repeat(1, replicates, 1))
                 values, at = self.score(acquisition, points, time=time).max(0)
-                chosen = points[at, torch.arange(replicates, device=at.device)]
-                if best is not None:
-                    larger = values > best[1]
-                    chosen = torch.where(larger.unsqueeze(-1), chosen, best[0])
-                    values = torch.where(larger, values, best[1])
-                best = chosen, values
-        assert best is not None
-        return best
+                best_points.append(points[at, each])
+                best_values.append(values)
+        values, part_of = torch.stack(best_values).max(0)
+        return torch.stack(best_points)[part_of, each], values
 
 
 class LoweredEnds(AcquisitionFunction):

@@ -65,9 +65,10 @@ class BatchBKB(Policy):
 
     @torch.no_grad()
     def choose(self, time: float = 0.0, available: Tensor | None = None) -> Choice:
-        mask = self._available(available)
+        self._choices.check_available(available)
+        mask = None if available is None else available.expand(self.replicates, -1)
         self._begin_batches()
-        return Choice(self._best_arms(mask))
+        return Choice(torch.stack([self._best(k, mask) for k in range(self.replicates)]))
 
     @torch.no_grad()
     def learn(self, observation: Observation) -> None:
@@ -127,9 +128,6 @@ class BatchBKB(Policy):
         self._bound[k, more] = -torch.inf
         self._largest_bound[k] = float(self._bound[k].max())
 
-    def _best_arms(self, mask: Tensor | None) -> Tensor:
-        return torch.stack([self._best(k, mask) for k in range(self.replicates)])
-
     def _best(self, k: int, mask: Tensor | None) -> Tensor:
         """The arm with the largest score: watches more arms until it exceeds the earlier scores of all others."""
         watched = self._watched[k]
@@ -144,12 +142,6 @@ class BatchBKB(Policy):
             if best > largest or largest == -torch.inf:  # -inf: every other arm is watched or not available
                 return watched.arms[score == best].min()
             self._watch_more(k, others, len(watched))
-
-    def _available(self, available: Tensor | None) -> Tensor | None:
-        if available is None:
-            return None
-        self._choices.check_available(available)
-        return available.expand(self.replicates, -1)
 
     # -- state -----------------------------------------------------------------------------------------
 
