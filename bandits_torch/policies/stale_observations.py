@@ -23,7 +23,7 @@ _NODES = 8  # of Gauss-Laguerre quadrature: exact for all of GPyTorch's Matern k
 
 def space_and_time(kernel: Kernel) -> SpatioTemporalKernel | None:
     """The kernel itself, or the base kernel of a ``ScaleKernel``, if it is a ``SpatioTemporalKernel``; else None."""
-    inner = kernel.base_kernel if isinstance(kernel, ScaleKernel) else kernel
+    inner, _ = _scaled(kernel)
     return inner if isinstance(inner, SpatioTemporalKernel) else None
 
 
@@ -129,15 +129,14 @@ def relevance(model: OnlineGP, now: Tensor) -> Tensor:
 
 def convolution(kernel: Kernel, inputs: Tensor, now: Tensor) -> Tensor:
     """Integral of k((x, t), z_i) k((x, t), z_j) over all x and all t >= ``now``, ``... x n x n``."""
-    parts = space_and_time(kernel)
-    assert parts is not None
-    outer = kernel.outputscale if isinstance(kernel, ScaleKernel) else inputs.new_ones(())
+    parts, outer = _scaled(kernel)
     space, scale = _scaled(parts.space_kernel)
     squared = (outer * scale).square()[..., None, None] * _over_space(space, inputs[..., :-1])
     return squared * _over_time(parts.time_kernel, inputs[..., -1], now)
 
 
-def _scaled(kernel: Kernel) -> tuple[Kernel, Tensor]:
+def _scaled(kernel: Kernel) -> tuple[Any, Tensor]:
+    """The kernel without its ``ScaleKernel``, if it has one, and the scale."""
     if isinstance(kernel, ScaleKernel):
         return kernel.base_kernel, kernel.outputscale
     return kernel, torch.ones(())
