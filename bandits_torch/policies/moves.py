@@ -124,23 +124,21 @@ class CostlyMoves(WrappingPolicy):
     def choose(self, time: float, available: Any = None) -> Choice:
         """The inner policy's choice within reach, or the current setting if a move is not worth its price."""
         domain = self.domain if available is None else available
-        within = available
-        if self.domain is not None and isinstance(domain, Domain) and self.max_move is not None:
-            far = self.max_move * (self.domain.bounds[1] - self.domain.bounds[0])
-            if self._is_somewhere:
-                at = self._last.clamp(*self.domain.bounds)
-                within = domain.within(*self.search.inward(at - far, at + far))
+        within, somewhere = available, bool(self._known(self._last).all())
+        if self.max_move is not None and somewhere and isinstance(domain, Domain):
+            low, high = cast(Domain, self.domain).bounds
+            at, far = self._last.clamp(low, high), self.max_move * (high - low)
+            within = domain.within(*self.search.inward(at - far, at + far))
         choice = self.policy.choose(time, within)
         arm = choice.arm if self.domain is None else self.search.values(choice.arm)
-        if self._priced and self._is_somewhere:
+        if self._priced and somewhere:
             arm = self._worth_it(arm, time, domain if within is None else within)
         move = {"move": self._number + 1, "left": self._last.clone()}
         return replace(choice, arm=arm, why={**choice.why, **move})
 
-    @property
-    def _is_somewhere(self) -> bool:
-        """Whether the current setting is known."""
-        return bool((self._last >= 0).all()) if self.domain is None else bool(self._last.isfinite().all())
+    def _known(self, setting: Tensor) -> Tensor:
+        """Whether the setting of each replicate is known, (S,)."""
+        return setting >= 0 if self.domain is None else setting.isfinite().all(-1)
 
     @torch.no_grad()
     def _worth_it(self, arm: Tensor, time: float, available: Any) -> Tensor:
@@ -194,9 +192,7 @@ class CostlyMoves(WrappingPolicy):
         left = validation.of_shape("why['left']", one.why.get("left", self._last), tuple(self._last.shape))
         left = left.to(self._last)
         moved = (arm.detach().to(left) != left).reshape(self.replicates, -1).any(-1)
-        known = (left >= 0) if self.domain is None else left.isfinite()
-        moved = moved & known.reshape(self.replicates, -1).all(-1)
-        moved = moved & ("left" in one.why or number >= self._number)
+        moved = moved & self._known(left) & ("left" in one.why or number >= self._number)
         moves = self._moves + moved.to(self._moves.device)
         if number < self._number:
             return self._number, self._last, moves
