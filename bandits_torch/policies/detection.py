@@ -20,6 +20,7 @@ from bandits_torch.policies.policy import Choice, Observation, Pending, Policy, 
 from bandits_torch.policies.wrapping import WrappingPolicy
 from bandits_torch.state import HasState
 from bandits_torch.streams import ReplicateStreams
+from bandits_torch.theory.widths import checked
 
 
 class DetectionAugmented(WrappingPolicy):
@@ -80,8 +81,7 @@ class DetectionAugmented(WrappingPolicy):
         right = right and bool(((watched >= 0) & (watched < N)).all())
         validation.require(right, "watched", watched, f"different arms from 0 to {N - 1}, int64")
         scale = validation.numbers("noise_scale", noise_scale, torch.ones(S, dtype=torch.float64))
-        right = scale.shape in ((), (S,)) and bool((scale.isfinite() & (scale > 0)).all())
-        validation.require(right, "noise_scale", noise_scale, f"a finite number > 0, or ({S},) of them")
+        validation.of_shape("noise_scale", checked(validation.positive, "noise_scale", scale), (), (S,))
         self.horizon, self.watched = horizon, watched
         self.noise_scale = scale.expand(S).to(watched.device)
         self.delta, self.exploration = tuned_test(T, len(watched), delta, exploration)

@@ -30,7 +30,7 @@ from bandits_torch.policies.choices.choices import ModelChoices
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.streams import ReplicateStreams
 from bandits_torch.theory.prior_widths import elimination_xi, xi_at
-from bandits_torch.theory.widths import ConstantWidth, Width
+from bandits_torch.theory.widths import ConstantWidth, Width, checked
 
 _ROUNDING = 1e-9
 
@@ -237,9 +237,7 @@ class _TestedPriors(UnknownPriorPolicy):
         usual = model.noise_variance.sqrt()
         scale = validation.numbers("noise_scale", usual if noise_scale is None else noise_scale, usual)
         require_within(model.batch_shape, scale.shape, "noise_scale")
-        right = bool((scale.isfinite() & (scale > 0)).all())
-        validation.require(right, "noise_scale", scale, "finite and > 0")
-        self._noise_scale = scale.expand(model.batch_shape)
+        self._noise_scale = checked(validation.positive, "noise_scale", scale).expand(model.batch_shape)
         elimination_xi(1, self.num_priors, self._noise_scale, self.delta, xi)  # ValueError for another ``xi``
         self._sides = 2 if xi == "two-sided" else 1
 
@@ -494,8 +492,8 @@ class LengthScaleBalancing(RegretBalancing):
         validation.positive("lengthscale", lengthscale)
         self.dim_of_arms = validation.positive_integer("dim", dim)
         noise = model.noise_variance
-        self._bound = validation.numbers("rkhs_bound", rkhs_bound, noise)
-        validation.require(bool((self._bound >= 0).all()), "rkhs_bound", self._bound, "numbers >= 0")
+        bound = validation.numbers("rkhs_bound", rkhs_bound, noise)
+        self._bound = checked(validation.non_negative, "rkhs_bound", bound)
         self._density = (self._factors.to(noise) / lengthscale) ** dim
 
     def in_play(self) -> Tensor:

@@ -110,8 +110,7 @@ def exploration_problem(
     g = phi.new_zeros(arms) if gaps is None else validation.tensor("gaps", gaps).to(phi)
     validation.shape_is("gaps", g, g.dim() >= 1 and g.shape[-1] == arms, f"(..., {arms})")
     validation.finite_tensor("gaps", g)
-    w = validation.numbers("weight", weight, phi)
-    validation.require(bool((torch.isfinite(w) & (w > 0)).all()), "weight", w, "finite and > 0")
+    w = checked(validation.positive, "weight", validation.numbers("weight", weight, phi))
     allowed = torch.ones(arms, dtype=torch.bool, device=phi.device) if among is None else among
     ok = validation.tensor("among", allowed).dtype == torch.bool
     ok = ok and allowed.dim() >= 1 and allowed.shape[-1] == arms
@@ -159,7 +158,7 @@ def optimal_exploration(
     checked(validation.positive, "beta", beta)
     checked(validation.positive, "alpha", alpha)
     validation.share("design_share", design_share)
-    validation.finite_tensor("gaps", gaps)
+    validation.tensor("gaps", gaps)
     checked(validation.non_negative, "gain", gain)  # 0 if all features are 0
     given = {"beta": beta, "alpha": alpha, "gain": gain}
     b, a, gamma = (validation.numbers(name, value, gaps) for name, value in given.items())

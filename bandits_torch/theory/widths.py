@@ -73,9 +73,8 @@ class MaximumGain:
         self.max_points = validation.positive_integer("max_points", max_points)
         prior = validation.covariance("covariance", covariance).detach().to(dtype=torch.float64, device="cpu")
         batch = covariance.shape[:-2]
-        noise = validation.numbers("noise_variance", noise_variance, prior)
-        positive = bool((torch.isfinite(noise) & (noise > 0)).all())
-        validation.require(positive, "noise_variance", noise_variance, "finite and > 0")
+        given = validation.numbers("noise_variance", noise_variance, prior)
+        noise = checked(validation.positive, "noise_variance", given)
         expected = f"that broadcasts to {tuple(batch)}"
         validation.shape_is("noise_variance", noise, within(batch, noise.shape), expected)
         C, noise, size = prior.clone(), noise.expand(batch), prior.shape[-1]
