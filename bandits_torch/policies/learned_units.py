@@ -408,12 +408,6 @@ class MemberScale(Described, HasState):
             setattr(self, name, torch.where(where, getattr(other, name), getattr(self, name)))
         self.state_changed()
 
-    def anew(self) -> MemberScale:
-        """A new scale with the same settings that has learned nothing."""
-        made = copy.copy(self)
-        made.reset()
-        return made
-
     def _fresh(self) -> dict[str, Tensor]:
         zeros = self.strength.new_zeros
         sums = {name: zeros(self.replicates, len(self.strength)) for name in self._SUMS}
@@ -483,7 +477,8 @@ def _learned_again(
     both = (believed.unsqueeze(-1) & believed.unsqueeze(-2)).unsqueeze(1)
     prior = model.prior_between(arms, times) * both
     L = torch.linalg.cholesky(prior + torch.diag_embed(noise.expand(seen.shape)))
-    scale, z = scale.anew(), torch.zeros_like(seen)
+    scale, z = copy.copy(scale), torch.zeros_like(seen)
+    scale.reset()
     for j in range(len(times)):
         predicted, deviation = (L[..., j, :] * z).sum(-1), L[..., j, j]
         with only_where(believed[:, j], scale):

@@ -50,20 +50,22 @@ class Points(Choices):
         constraints; the streams then do not advance."""
         self.check_available(available)
         domain = self.domain if available is None else available
-        constrained = len(domain.inequality_constraints) > 0
-        before = streams.state_dict() if constrained else {}
         low, high = domain.bounds
-        points = domain.fix(low + (high - low) * streams.uniform(self.dim))
-        for _ in range(_MOST_DRAWS if constrained else 0):
+
+        def uniform() -> Tensor:
+            return domain.fix(low + (high - low) * streams.uniform(self.dim))
+
+        if not domain.inequality_constraints:
+            return uniform()
+        before, points = streams.state_dict(), uniform()
+        for _ in range(_MOST_DRAWS):
             outside = ~domain.contains(points, 0.0)
             if not bool(outside.any()):
-                break
-            again = domain.fix(low + (high - low) * streams.uniform(self.dim))
-            points = torch.where(outside.unsqueeze(-1), again, points)
-        if constrained and not bool(domain.contains(points, 0.0).all()):
-            streams.load_state_dict(before)
-            expected = f"a domain with a point that meets the constraints among {_MOST_DRAWS} uniform draws"
-            validation.require(False, "available", domain, expected)
+                return points
+            points = torch.where(outside.unsqueeze(-1), uniform(), points)
+        streams.load_state_dict(before)
+        expected = f"a domain with a point that meets the constraints among {_MOST_DRAWS} uniform draws"
+        validation.require(False, "available", domain, expected)
         return points
 
     def _inside(self, arm: Tensor) -> bool:
