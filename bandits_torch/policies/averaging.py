@@ -646,6 +646,9 @@ class ContextAveraging(UnderContexts):
         return rows.expand(self.replicates, *rows.shape[-2:]), mask
 
     def _known_as(self, arm: Tensor, inputs: Tensor) -> Tensor:
+        if self.counted and inputs.is_cpu and not torch.equal(inputs[:, 0], arm.to(inputs)):
+            expected = f"those of arm {arm.tolist()}, which comes first"
+            validation.require(False, f"why[{INPUTS!r}]", inputs, expected)
         return self._seen(inputs)
 
     def _seen(self, inputs: Tensor) -> Tensor:

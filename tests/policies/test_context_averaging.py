@@ -11,6 +11,7 @@ from bandits_torch import ArmContext, AskTell, make, recipes, run
 from bandits_torch.models import PointMembers, WideningMembers
 from bandits_torch.policies import ContextAveraging, Observation, PairAveraging
 from bandits_torch.policies.choices.contexts import number_of
+from bandits_torch.state import differing
 from tests.reference.dense_priors import DensePrior
 from tests.reference.kernels import rbf as kernel
 from tests.reference.plain_averaging import Member, PlainAveraging
@@ -265,6 +266,19 @@ def test_policies_over_other_pairs_and_inputs_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match=match):
             build()
+
+
+def test_the_inputs_of_an_arm_without_features_begin_with_its_number():
+    policy, step = recipes.auto(4, context_dim=2), ArmContext(torch.tensor([0.1, 0.2]).double())
+    choice = policy.choose(0.0, step)
+    before = policy.state_dict()
+    for number in (float(choice.arm) + 1, 99.0, -1.0, 1.5):
+        inputs = choice.why["inputs"].clone()
+        inputs[:, 0] = number
+        with pytest.raises(ValueError, match=r"why\['inputs'\] must be those of arm"):
+            policy.learn(Observation(0.0, choice.arm, torch.ones(1).double(), {"inputs": inputs}))
+    assert differing(before, policy.state_dict()) == []
+    policy.learn(Observation(0.0, choice.arm, torch.ones(1).double(), choice.why))
 
 
 def test_pairs_are_looked_at_again_as_arms_are_but_not_where_they_are_many_and_related():
