@@ -32,9 +32,8 @@ class ArmPolicy(Policy):
     of the class; as in a dataclass, they are arguments of its constructor. A subclass that checks them does so in
     ``__post_init__``, and then calls ``super().__post_init__()``.
 
-    The class derives from them what users call: ``choose`` and ``learn``, which check their arguments and store the
-    state, ``choose_many``, ``state_dict``, ``load_state_dict`` and ``reset``. Checkpoints, files and captured steps
-    work, too.
+    What users call follows: ``choose`` and ``learn``, which check their arguments and store the state, ``choose_many``,
+    ``state_dict``, ``load_state_dict`` and ``reset``, checkpoints, files and captured steps.
 
     Args:
         num_arms, replicates: N and S.

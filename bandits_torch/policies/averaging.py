@@ -71,15 +71,14 @@ class ModelAveraging(Policy):
     after every half of the observations so far, at least 8 and at most 100. Even if all members are right, the width
     can be too small to notice that an arm has risen: with ``wide`` every tenth choice uses at least this width.
 
-    Arms that are not played: with ``look_again`` a settled arm is played, whatever the members believe about it, after
-    about ``look_again`` sqrt(t + 300) observations during which it was not examined, t the number so far.
-    ``LookingAgain`` defines settled and examined, and says which arms wait half or twice as long.
+    Arms that are not played: with ``look_again`` an arm that has gone unexamined for about ``look_again`` sqrt(t + 300)
+    of t observations is played (``LookingAgain``).
 
-    The members with ``scale.learn_offset`` learn the origin and the unit of rewards: such a member predicts
-    (y - o) / u (``RewardFrame``, ``FirstRewards``). An ``ArmGP`` keeps the first reward as its origin.
+    Members with ``scale.learn_offset`` learn origin and unit of rewards: they predict (y - o) / u (``RewardFrame``,
+    ``FirstRewards``). An ``ArmGP`` keeps the first reward as its origin.
 
-    Outliers: a reward in doubt (``RewardRange``) changes no member, weight or scale, and its arm does not count as
-    tried. If it is high, the arm is played again at once.
+    Outliers: a reward in doubt (``RewardRange``) is not learned, and its arm does not count as tried. If it is high,
+    the arm is played again at once.
 
     Args:
         model: batch shape (S, P): an ``ArmGP`` (``arm_gp_over_priors``), or ``ArmMembers``, ``SmoothMembers`` or both,
@@ -90,10 +89,9 @@ class ModelAveraging(Policy):
         plausible: nats; 0: no checks.
         wide: the least width at every tenth choice; 0: always ``width``.
         try_all: play arms that have not been played, in order, so at least 2 sqrt(t + 1) are tried after t
-            observations. Otherwise the index, whose scale comes from the others, may avoid some. For few or
-            uncorrelated arms.
-        look_again: c of ``LookingAgain``; not for an ``ArmGP``. 0: never; an arm that becomes best while neither it nor
-            a correlated arm is played may then never be found.
+            observations; the index may avoid some. For few or uncorrelated arms.
+        look_again: c of ``LookingAgain``; not for an ``ArmGP``. 0: never; an arm that becomes best unseen may then
+            never be found.
         at_once: see ``LookingAgain``.
         forgetting_rate: (P,) of the members, for the trace alone; default: those of the model.
         typical_gap: count time in typical gaps between observations (``TypicalClock``); False: in the model's unit.

@@ -225,8 +225,8 @@ class MemberScale(Described, HasState):
     """Origin and scale of rewards for members whose covariance is known up to a factor, and robust densities.
 
     Member p predicts e = y - o with mean mu_p and variance s_p v_p, with v_p its variance (with noise) in units of its
-    covariance. The origin o is the first reward for members that ``learn_offset`` (so their covariance must have a
-    constant part, the variance of the mean about one reward) and 0 for the others. The factor s has the conjugate
+    covariance. The origin o is the first reward for members that ``learn_offset`` (whose covariance needs a constant
+    part) and 0 for the others. The factor s has the conjugate
     inverse-gamma prior of strength nu_0 about 1; with nu_0 = 0 it is improper, and the data alone determine s:
 
         s = (nu_0 + sum g^{t-i} z_i^2) / (nu_0 + sum g^{t-i}),   z_i = (e_i - mu_p) / sqrt(v_p) at observation i.

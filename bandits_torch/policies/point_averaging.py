@@ -45,14 +45,12 @@ class PointAveraging(Policy):
     * A reward in doubt (``RewardRange``) is learned by no member. If it is high, its point is played again at once.
     * Members keep their kernel over time. Their length-scales and noises are refitted (``refine``): every
       ``refine_every`` observations those of the heaviest member and of ``refined`` - 1 others in turn, by ``rounds``
-      rounds of search that start at the values of the member and of the heaviest one. With 50 k observations held,
-      k = 2, 3, ..., one more changes little and a refinement costs more, so refinements come every k ``refine_every``
-      observations. A member with its refinements is one predictor, so the bound of ``FixedShare`` holds.
+      rounds of search from the values of the member and of the heaviest one; with 50 k observations held, every
+      k ``refine_every``. A member with its refinements is one predictor, so the bound of ``FixedShare`` holds.
     * A member ``behind`` nats behind the best, to which one reward adds at most half, is replaced by the heaviest,
       except for its kernel over time. If it remembers longer, old observations misled it, and it starts from its prior.
-    * With ``look_again``, 64 points spread over the domain have clocks. While the members believe that little changes,
-      a point that has been unexamined for too long is played, however low its predicted mean. If it pays much more than
-      predicted, points around it are played next (``LookingAtPoints``).
+    * With ``look_again``, points that have gone unexamined for too long are played, and points around one that pays
+      much more than predicted (``LookingAtPoints``).
 
     Args:
         domain: where points may be played unless ``choose`` gets another domain.
@@ -69,10 +67,8 @@ class PointAveraging(Policy):
 
     ``choose`` takes a ``Domain`` instead of a mask of arms: other bounds, constraints, or a context, for this step.
     An observation older than the latest is learned as if made now (with ``typical_gap`` False: at its own time).
-    ``trace``: effective_rate (mean of the members' forgetting rates by weight; a smooth kernel over time counts as the
-    rate of equal integral), effective_members (exp of the weights' entropy), noise_scale, scale, lengthscale (geometric
-    mean, of the unit cube), resets (members replaced so far), doubted (rewards that were in doubt so far) and, with
-    ``look_again``, longest_unseen (observations).
+    ``trace``: as of ``ModelAveraging`` (a smooth kernel over time counts as the forgetting rate of equal integral;
+    resets are replacements), and lengthscale (geometric mean, of the unit cube).
 
     Cost: O(S P n^3) per step and O(S P n^2) per point of its search, n <= ``members.capacity`` observations held.
 

@@ -90,8 +90,7 @@ class CalibratedOPKB(Policy):
     Differences from Algorithm 3:
 
     * Change test: ``ShiryaevRoberts`` on the GP's standardised residuals at every step, instead of equation 8 at the
-      ends of replays. Its threshold is the mean number of steps between false alarms. It needs no replays, which cost
-      more regret than their information saves.
+      ends of replays, which cost more regret than their information saves.
     * Gaps: of the upper confidence bounds mu + ``width`` sigma, instead of IPS estimates, whose variance is y^2 times
       the leverage even if the other arms are well known.
     * OP: a block of n steps plays argmin_P n sum P gap - c log det S(P, lambda/n), with lambda the noise variance and
@@ -105,11 +104,8 @@ class CalibratedOPKB(Policy):
     detectable. Unavailable arms are excluded from the draw. Rewards may arrive in any order. When arms are added or
     retired (``AskTell``), it forgets everything and starts again with the current arms, as after an alarm.
 
-    Measured over 100 000 steps without change (draws of a GP, d = 1, noise 0.1): 38 false alarms at ``run_length`` 1e3
-    (guarantee: at most 100 on average), and 6 at 1e4 (guarantee: 10); ``python -m benchmarks.papers hong detection``
-    has more. ``benchmarks/papers/results/hong/RESULTS.md`` has the regret, delays and false alarms of the paper's
-    environments. The defaults of ``price``, ``width``, ``first``, ``growth`` and ``design`` were chosen from five
-    settings on other replicates.
+    ``benchmarks/papers/results/hong/RESULTS.md`` has its regret, delays and false alarms. The defaults of ``price``,
+    ``width``, ``first``, ``growth`` and ``design`` were chosen from five settings on other replicates.
 
     Args:
         model: an ``ArmGP`` of batch shape (S,) that does not drift.

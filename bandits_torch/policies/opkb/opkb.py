@@ -320,9 +320,8 @@ class OPKB(Policy):
 
     The strategy played now learns the reward, so a reward of a choice made before the last reward is a ValueError.
 
-    When arms are added or retired (``AskTell``), a new epoch begins, with designs and schedule for the current arms.
-    The guarantees are then those of a run that begins at that time with the same T, which is at least the number of
-    remaining steps. Each such change adds the regret of a block 0.
+    When arms are added or retired (``AskTell``), a new epoch begins, with designs and schedule for the current arms and
+    the same T. Each such change adds the regret of a block 0.
 
     Args:
         features: the feature source; sizes S and N come from it.
