@@ -14,8 +14,8 @@ All problems minimise, over probability distributions P on the arms or on a subs
 
 grad F = g - w h with the leverages h(x) = phi(x)^T S^{-1} phi(x), and the Hessian is w M * M (elementwise) with
 M = phi S^{-1} phi^T. The certificate is the Frank-Wolfe gap sum_x P(x) grad_x - min_{x in A} grad_x, which
-bounds F(P) - min F. Leading dimensions are a batch, solved together by one of the three solvers at the end of the
-file. The solvers take one batch dimension, and features phi / sqrt(r), which give the same M with r = 1.
+bounds F(P) - min F. Leading dimensions are a batch, solved together by one of the two solvers at the end of the file.
+The solvers take one batch dimension, and features phi / sqrt(r), which give the same M with r = 1.
 """
 
 from __future__ import annotations
@@ -32,9 +32,6 @@ _INTERIOR_POINT_UP_TO = 1000  # arms; with more, Newton steps, O(N^3), are restr
 _MOST_NEWTON_STEPS = 80
 _TO_THE_BOUNDARY = 0.99
 _MOST_ROUNDS = 100  # of the active set; each adds arms, so more than ten are rare
-_MOST_PAIRWISE_STEPS = 100_000
-_CHECK_EVERY = 50  # pairwise steps between checks of the gap, which wait for the device
-_REFRESH_EVERY = 500  # pairwise steps between new inverses, so that rounding errors do not accumulate
 
 
 @dataclass(frozen=True)
@@ -71,9 +68,8 @@ def optimal_design(
         features, ridge, among: as in the module's table.
         tolerance: the largest duality gap at which the solver stops. It also stops after a fixed number of steps.
         method: ``"interior_point"``: about 20 Newton steps of O(N^3) each; ``"active_set"``: the same on a
-            working set of a few p arms, and O(N p^2) to extend it; ``"frank_wolfe"``: pairwise steps of
-            O(N p + p^2) with linear convergence, and no matrix larger than p x p or N x p, for ranks too large
-            for the other two; ``"auto"``: interior point up to 1 000 arms, active set above.
+            working set of a few p arms, and O(N p^2) to extend it; ``"auto"``: interior point up to 1 000 arms, active
+            set above.
 
     Raises ValueError for features that are not (..., N, p) or not finite, a ridge or tolerance that is not
     positive, a mask that is not boolean over the arms or allows none, and an unknown method.
@@ -120,11 +116,12 @@ def exploration_problem(
     phi, w = phi.expand(*batch, *phi.shape[-2:]), w.expand(batch).unsqueeze(-1)
     g, allowed = g.expand(*batch, arms), allowed.expand(*batch, arms)
     validation.positive("tolerance", tolerance)
-    validation.require(method in ("auto", *_SOLVERS), "method", method, f"'auto' or one of {[*_SOLVERS]}")
+    validation.one_of("method", method, "auto", "interior_point", "active_set")
     if method == "auto":
         method = "interior_point" if arms <= _INTERIOR_POINT_UP_TO else "active_set"
+    solve = interior_point if method == "interior_point" else active_set
     flat_g, flat_w, flat_allowed = (each.reshape(-1, each.shape[-1]) for each in (g, w, allowed))
-    solved = _SOLVERS[method](phi.reshape(-1, *phi.shape[-2:]), flat_g, flat_w, flat_allowed, tolerance)
+    solved = solve(phi.reshape(-1, *phi.shape[-2:]), flat_g, flat_w, flat_allowed, tolerance)
     P = solved.reshape(g.shape)
     h, log_det = leverages(phi, P)
     gradient = g - w * h
@@ -250,21 +247,16 @@ def _together(**shapes: torch.Size) -> torch.Size:
 
 
 def whitened(phi: Tensor, P: Tensor) -> tuple[Tensor, Tensor]:
-    """V (..., p, N) with V^T V = phi S(P, 1)^{-1} phi^T, and log det S. O(N p^2)."""
-    L = _factor(phi, P)
-    log_det = 2 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-    return torch.linalg.solve_triangular(L, phi.mT, upper=False), log_det
-
-
-def _factor(phi: Tensor, P: Tensor) -> Tensor:
-    """The Cholesky factor of S(P, 1). Raises ValueError if rounding makes it singular."""
+    """V (..., p, N) with V^T V = phi S(P, 1)^{-1} phi^T, and log det S. O(N p^2). Raises ValueError if rounding makes S
+    singular."""
     S = (phi * P.unsqueeze(-1)).mT @ phi
     S.diagonal(dim1=-2, dim2=-1).add_(1.0)
     L, failed = torch.linalg.cholesky_ex(S)
     if bool(failed.any()):
         least, ratio = torch.finfo(S.dtype).eps, 1 / float(S.diagonal(dim1=-2, dim2=-1).max())
         validation.require(False, "ridge / the features' largest square", ratio, f"above {least:.1e}")
-    return L
+    log_det = 2 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+    return torch.linalg.solve_triangular(L, phi.mT, upper=False), log_det
 
 
 def leverages(phi: Tensor, P: Tensor) -> tuple[Tensor, Tensor]:
@@ -371,56 +363,3 @@ def active_set(phi: Tensor, g: Tensor, w: Tensor, allowed: Tensor, tolerance: fl
         support = P > 1e-9
         size = min(allowed.shape[-1], size + max(1, rank // 2))
     return P
-
-
-def pairwise_frank_wolfe(phi: Tensor, g: Tensor, w: Tensor, allowed: Tensor, tolerance: float) -> Tensor:
-    """Moves mass from the worst arm j of the support to the best arm i, with exact line search.
-
-    S changes by d (phi_i phi_i^T - phi_j phi_j^T), which has rank two, so its inverse and the leverages are updated in
-    O(p^2 + N p). With a, b, c = M_ii, M_jj, M_ij, det S changes by the factor q(d) = 1 + d s - d^2 e, s = a - b and
-    e = a b - c^2 >= 0. So the step d is the argmin over [0, P_j] of slope d - w log q(d), slope = g_i - g_j. This is
-    stationary at slope q(d) = w q'(d), that is slope (1 + d s - d^2 e) = w (s - 2 d e), on the branch with q > 0. The
-    function is convex there, so clamping the root to the interval is exact.
-    """
-    P = allowed / allowed.sum(-1, keepdim=True).to(phi.dtype)
-    rows, small = torch.arange(phi.shape[0], device=phi.device), False
-    for step in range(_MOST_PAIRWISE_STEPS):
-        fresh = small or step % _REFRESH_EVERY == 0
-        if fresh:
-            inverse = torch.cholesky_inverse(_factor(phi, P))
-            h = ((phi @ inverse) * phi).sum(-1)
-        gradient = g - w * h
-        to = gradient.masked_fill(~allowed, torch.inf).argmin(-1)
-        away = gradient.masked_fill(P <= 0, -torch.inf).argmax(-1)
-        if small or step % _CHECK_EVERY == 0:
-            lowest = gradient[rows, to].unsqueeze(-1)
-            small = bool(((P * (gradient - lowest)).sum(-1) <= 0.5 * tolerance).all())
-            if small and fresh:
-                break
-            if small:  # perhaps only by rounding errors of the updates
-                continue
-        first, second = inverse @ phi[rows, to].unsqueeze(-1), inverse @ phi[rows, away].unsqueeze(-1)
-        columns = phi @ torch.cat([first, second], -1)  # M_.i and M_.j, (b, N, 2)
-        a, b, c = columns[rows, to, 0], columns[rows, away, 1], columns[rows, to, 1]
-        # The smallest positive root of A d^2 + B d + C = 0, C < 0 (downhill), in the form without cancellation.
-        slope, weight = g[rows, to] - g[rows, away], w.squeeze(-1)
-        s, e = a - b, (a * b - c * c).clamp_min(1e-300)
-        A, B, C = -slope * e, slope * s + 2 * weight * e, slope - weight * s
-        root = (B * B - 4 * A * C).clamp_min(0.0).sqrt()
-        d = torch.where(B >= 0, -2 * C / (B + root), (root - B) / (2 * A))
-        d = torch.minimum(d.clamp_min(0.0), P[rows, away])
-        left = P[rows, away] - d
-        P = P.index_put((rows, away), torch.where(left < 1e-15, 0.0, left))
-        P = P.index_put((rows, to), P[rows, to] + d)
-        # Woodbury with U = [phi_i, phi_j] and D = diag(d, -d) needs G = (D^{-1} + U^T S^{-1} U)^{-1}. The matrix is
-        # multiplied by d before it is inverted, so d = 0 does not divide by zero.
-        m11, m22, m12 = 1 + d * a, d * b - 1, d * c
-        det = (m11 * m22 - m12 * m12) / d.clamp_min(1e-300)
-        G = torch.stack([torch.stack([m22, -m12], -1), torch.stack([-m12, m11], -1)], -2) / det[:, None, None]
-        G = torch.where((d > 0)[:, None, None], G, torch.zeros_like(G))
-        U = torch.cat([first, second], -1)  # S^{-1} [phi_i, phi_j], (b, p, 2)
-        inverse, h = inverse - U @ G @ U.mT, h - ((columns @ G) * columns).sum(-1)
-    return P
-
-
-_SOLVERS = {"interior_point": interior_point, "active_set": active_set, "frank_wolfe": pairwise_frank_wolfe}

@@ -62,22 +62,13 @@ def test_answer_agrees_with_a_general_convex_solver(weight: float, seed: int) ->
         torch.testing.assert_close(design.leverages, torch.from_numpy(slow))
 
 
-@pytest.mark.parametrize("method", ["active_set", "frank_wolfe"])
-def test_methods_agree(method: str) -> None:
+def test_methods_agree() -> None:
     phi, gaps = features_of_covariance(covariance(120, 2, 0.6)), uniform(120)
     for g, w, among in ((None, 1.0, None), (gaps, 0.05, None), (None, 1.0, gaps < 0.4)):
         exact = exploration_problem(phi, g, 1e-2, w, among, method="interior_point")
-        other = exploration_problem(phi, g, 1e-2, w, among, method=method, tolerance=1e-6)
+        other = exploration_problem(phi, g, 1e-2, w, among, method="active_set", tolerance=1e-6)
         assert other.duality_gap <= 1e-6
         torch.testing.assert_close(other.log_det, exact.log_det, rtol=1e-4, atol=1e-4)
-
-
-def test_rounding_errors_of_updated_leverages_do_not_end_the_pairwise_steps() -> None:
-    generator = torch.Generator().manual_seed(1)
-    phi = torch.randn(40, 20, generator=generator, dtype=torch.float64)
-    gaps = 1e3 * torch.rand(40, generator=generator, dtype=torch.float64)
-    design = exploration_problem(phi, gaps, 1e-8, 1e-3, method="frank_wolfe", tolerance=1e-6)
-    assert design.duality_gap <= 1e-6
 
 
 def test_many_arms_are_solved_on_a_working_set() -> None:
@@ -96,7 +87,7 @@ def test_a_working_set_of_all_arms_is_solved_once(monkeypatch: pytest.MonkeyPatc
     assert len(solved) == 1
 
 
-@pytest.mark.parametrize("method", ["interior_point", "active_set", "frank_wolfe"])
+@pytest.mark.parametrize("method", ["interior_point", "active_set"])
 def test_batch_equals_its_members_alone(method: str) -> None:
     K = torch.stack([covariance(30, 2, 0.5, seed) for seed in range(3)])
     phi, gaps, w = features_of_covariance(K), uniform(3, 30), torch.tensor([0.02, 0.1, 0.5]).double()
@@ -165,7 +156,7 @@ def test_batches_that_do_not_fit_are_refused_by_name(name: str) -> None:
         exploration_problem(phi, **given)
 
 
-@pytest.mark.parametrize("method", ["interior_point", "active_set", "frank_wolfe"])
+@pytest.mark.parametrize("method", ["interior_point", "active_set"])
 def test_a_ridge_below_rounding_is_refused_by_name(method: str) -> None:
     with pytest.raises(ValueError, match=r"ridge / the features' largest square must be above 2\.2e-16, got"):
         optimal_design(1e3 * uniform(1, 40), 1e-12, method=method)
@@ -199,7 +190,7 @@ def test_whether_a_covariance_is_symmetric_does_not_depend_on_its_unit(scale: fl
         features_of_covariance(scale * (nearly + torch.tensor([[0.0, 0.1], [0.0, 0.0]])))
 
 
-@pytest.mark.parametrize("method", ["interior_point", "active_set", "frank_wolfe"])
+@pytest.mark.parametrize("method", ["interior_point", "active_set"])
 def test_float32_is_solved_in_float64(method: str) -> None:
     phi = torch.randn(30, 4, generator=torch.Generator().manual_seed(0))
     design, exact = (optimal_design(features, 1e-3, method=method) for features in (phi, phi.double()))
