@@ -337,7 +337,8 @@ class PathwiseThompsonSampling:
 
     Cost of a draw: O(N r + u N + t^3 + t r), with t observations of u distinct arms. The draws of batch members are
     independent. Raises ValueError for a kernel without such features and more than 2 000 arms, and for a kernel over
-    time that is not a ``MarkovTimeKernel``: paths of a state space have several numbers, and are not drawn here.
+    time that is not a ``MarkovTimeKernel``: paths of a state space have several numbers, and are not drawn here. A draw
+    raises it for a model of another number of arms.
     """
 
     is_draw = True  # see ``IndependentDraws``
@@ -389,6 +390,9 @@ class PathwiseThompsonSampling:
     @torch.no_grad()
     def paths(self, model: ArmGP, time: float | None = None) -> Tensor:
         """Draws of the posterior over all arms at ``time`` (default: the latest observation), (b, N)."""
+        if model.num_arms != len(self.root):
+            expected = f"one of {len(self.root)} arms, as the draws were built for"
+            validation.require(False, "model", model.num_arms, expected)
         now = (model.now or 0.0) if time is None else float(time)
         arm, reward, moments, valid = model.held()
         members = enumerate(zip(arm, reward, moments, valid, strict=True))

@@ -109,6 +109,14 @@ def test_a_kernel_over_time_with_a_state_space_is_refused_and_plain_thompson_sam
     assert IndexPolicy(batch, ThompsonSampling).choose(5.0).arm.shape == (2,)
 
 
+def test_draws_over_other_arms_are_refused(space):
+    model = model_with_data(space, (1,))
+    policy = IndexPolicy(model, PathwiseThompsonSampling(model))
+    policy.add_arms(torch.rand(2, 1).double())
+    with pytest.raises(ValueError, match="model must be one of 12 arms, as the draws were built for, got 14"):
+        policy.choose(0.0)
+
+
 def test_a_policy_draws_on_from_its_saved_state(space):
     def policy(seed):
         model = model_with_data(space, batch_shape=(1,))
