@@ -477,26 +477,30 @@ class SafePointPolicy(LimitedPolicy):
         trusted = torch.zeros(S, len(X), dtype=torch.bool, device=X.device)
         vouched = counts & (self._first() | (self.trust == "always"))
         trusted[:, len(raw) : len(raw) + len(initial)] = vouched
-        inside = domain.contains(X).mT
+        best, kept, found, certain = self._best_of(X, trusted, domain, time)
+        share = certain[:, : len(raw)].double().mean(-1)
         generator = torch.Generator().manual_seed(seed)
-        share, best, kept = None, X[0], trusted[:, 0]
-        for radius in (*_RADII, 0.0):
-            index, certain, margin = self._scored(X, time)
-            share = certain[:, : len(raw)].double().mean(-1) if share is None else share
-            safe = (certain | trusted) & inside
-            some, lowest = safe.any(-1, keepdim=True), torch.finfo(index.dtype).min
-            value = torch.where(some, torch.where(safe, index, lowest), torch.where(inside, margin, lowest))
-            place = value.argmax(-1)
-            best, kept = _taken(X, place), trusted.gather(-1, place.unsqueeze(-1))
-            if radius == 0.0:
-                break
+        for radius in _RADII:
             step = torch.randn(_PER_RADIUS, 1, domain.dim, generator=generator, dtype=torch.float64).to(X)
             around = self._playable((best + radius * (high - low) * step).clamp(low, high), domain)
             X = torch.cat([best.unsqueeze(0), around])
-            inside = domain.contains(X).mT
-            trusted = torch.cat([kept, torch.zeros_like(inside[:, 1:])], -1)
-        assert share is not None
-        return best, some.squeeze(-1), share
+            trusted = torch.cat([kept, kept.new_zeros(S, len(around))], -1)
+            best, kept, found, _ = self._best_of(X, trusted, domain, time)
+        return best, found, share
+
+    def _best_of(
+        self, X: Tensor, trusted: Tensor, domain: Domain, time: float
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The best of points X (n, S, d), (S, d): of those that are certainly within the limits or ``trusted`` (S, n),
+        or else the likeliest. And whether it is trusted, (S, 1), whether it is of those, (S,), and which are certain,
+        (S, n)."""
+        inside = domain.contains(X).mT
+        index, certain, margin = self._scored(X, time)
+        safe = (certain | trusted) & inside
+        some, lowest = safe.any(-1, keepdim=True), torch.finfo(index.dtype).min
+        value = torch.where(some, torch.where(safe, index, lowest), torch.where(inside, margin, lowest))
+        place = value.argmax(-1)
+        return _taken(X, place), trusted.gather(-1, place.unsqueeze(-1)), some.squeeze(-1), certain
 
     def _initial(self, domain: Domain) -> tuple[Tensor, Tensor]:
         """``safe_points`` as the step may play them, (k, S, d), and which of them count, (S, k): those in its domain
