@@ -357,9 +357,7 @@ class PathwiseThompsonSampling:
         validation.require(even, "features", features, "an even number")
         self._generator = torch.Generator().manual_seed(validation.natural("seed", seed))
         if root is not None:
-            fits = validation.tensor("root", root).dim() == 2 and root.shape[0] == model.num_arms
-            validation.shape_is("root", root, fits, f"({model.num_arms}, r)")
-            self.root = root
+            self.root = validation.of_shape("root", root, (model.num_arms, "r"))
         elif model.num_arms <= _EXACT_UP_TO:
             values, vectors = torch.linalg.eigh(model.prior.matrix()[0])
             kept = values > 1e-14 * values[-1]

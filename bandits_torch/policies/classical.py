@@ -587,8 +587,7 @@ class DiscountedThompsonSampling(MeansPolicy):
         if self.noise_variance is not None:
             noise = validation.numbers("noise_variance", self.noise_variance, self.state["clock"])
             checked(validation.positive, "noise_variance", noise)
-            fits = noise.shape in ((), (1,), (self.replicates,))
-            validation.shape_is("noise_variance", noise, fits, f"() or ({self.replicates},)")
+            validation.of_shape("noise_variance", noise, (), (1,), (self.replicates,))
             self.noise_variance = noise.expand(self.replicates)
 
     @property

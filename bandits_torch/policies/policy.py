@@ -193,9 +193,8 @@ class Policy(Described, HasState, ABC):
         validation.instance("pending", one, Pending, "Pending choices")
         validation.finite_number("pending.time", one.time)
         validation.instance("pending.why", one.why, Mapping, "a mapping, the why of the choice")
-        arm = validation.tensor("pending.arm", one.arm)
         shape = (self.replicates, self.dim) if self.dim else (self.replicates,)
-        validation.shape_is("pending.arm", arm, arm.shape == shape, f"{shape}")
+        arm = validation.of_shape("pending.arm", one.arm, shape)
         right = arm.is_floating_point() if self.dim else arm.dtype == torch.long
         if right and arm.is_cpu:
             right = bool((arm.isfinite() if self.dim else (arm >= 0) & (arm < self.num_arms)).all())
