@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -224,7 +224,7 @@ class Epoch(HasState):
     active: list[Interval]
     cumulative: list[tuple[Tensor, int]]
     matrices: Tensor | None
-    phi: Tensor | None = None
+    phi: Tensor
 
     def __init__(self) -> None:
         self._begin()
@@ -490,7 +490,7 @@ class OPKB(Policy):
         plans = [(self.schedules[s], self._epochs[s].block) for s in replicates]
         numbers = [(one.gain, one.beta(j), one.alpha, one.mixture(j)) for one, j in plans]
         gain, beta, alpha, mu = gaps.new_tensor(numbers).unbind(-1)
-        features, ridge = [cast(Tensor, self._epochs[s].phi) for s in replicates], plans[0][0].ridge
+        features, ridge = [self._epochs[s].phi for s in replicates], plans[0][0].ridge
         phi, pi = torch.stack(features), self._pi[list(replicates)]  # the ridge sigma/T is that of all
         if features[0] is not self._initial[replicates[0]]:
             design = optimal_design(phi, ridge, tolerance=_DESIGN_TOLERANCE)
@@ -516,11 +516,10 @@ class OPKB(Policy):
     def _matrices(self, s: int, count: int) -> Tensor:
         """M(P^(m)), m = 0, ..., count - 1, in the features of the block; computes only those that are missing."""
         epoch = self._epochs[s]
-        assert epoch.phi is not None
-        known = epoch.matrices
-        kept = known.shape[0] if known is not None and epoch.phi is self._initial[s] else 0
+        known = epoch.matrices if epoch.phi is self._initial[s] else None
+        kept = 0 if known is None else len(known)
         fresh = propensity_matrix(epoch.phi, self._strategies[s, kept:count], self.schedules[s].ridge)
-        return torch.cat([known[:kept], fresh]) if known is not None and kept else fresh
+        return fresh if known is None else torch.cat([known, fresh])
 
     def _estimates(self, s: int, sums: Tensor, steps: int) -> Tensor:
         """IPS estimates (N,) from reward sums by strategy, (J, N), over ``steps`` steps."""
