@@ -134,9 +134,9 @@ REFUSED = [  # a policy, a problem, how long they are to play, what is said, and
     ),
     (chosen(torch.tensor([3])), of(), 1, "arm of step 1 must be int64 from 0 to 2, got .3.", 0),
     (chosen(torch.tensor([-1])), of(), 1, "arm of step 1 must be int64 from 0 to 2", 0),
-    (chosen(torch.tensor([0.0])), of(), 1, "arm must be int64 from 0 to 2", 0),
-    (chosen(torch.tensor([0, 0])), of(), 1, "arm must have shape", 0),
-    (chosen(torch.tensor(0)), of(), 1, "arm must have shape", 0),
+    (chosen(torch.tensor([0.0])), of(), 1, "arm of step 1 must be int64 from 0 to 2", 0),
+    (chosen(torch.tensor([0, 0])), of(), 1, "arm of step 1 must have shape", 0),
+    (chosen(torch.tensor(0)), of(), 1, "arm of step 1 must have shape", 0),
     (FixedPolicy([[0] * 5], 3), of(horizon=3), 4, "horizon must be at most the problem's 3, got 4", 0),
     (
         FixedPolicy([[0]] * 2, 3),

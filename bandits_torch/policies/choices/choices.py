@@ -44,9 +44,9 @@ class Choices(ABC):
 
     def check_choice(self, arm: Tensor, name: str = "arm") -> None:
         """Raise ValueError unless this is a choice for every replicate, by shape, dtype and (on a CPU) value."""
-        validation.tensor("arm", arm)
-        validation.shape_is("arm", arm, arm.shape == self._shape, f"{self._shape}, {self._expected}")
-        validation.require(arm.dtype in self._dtypes, "arm", arm, self._expected)
+        validation.tensor(name, arm)
+        validation.shape_is(name, arm, arm.shape == self._shape, f"{self._shape}, {self._expected}")
+        validation.require(arm.dtype in self._dtypes, name, arm, self._expected)
         if arm.is_cpu:
             validation.require(self._inside(arm), name, arm, self._expected)
 
@@ -55,14 +55,13 @@ class Choices(ABC):
 
         ``needed``: names of tensors (S,) without NaN that ``why`` has to hold. Values are checked on a CPU only.
         """
-        arm, reward = observation.arm, validation.tensor("reward", observation.reward)
-        validation.tensor("arm", arm)
+        reward = validation.tensor("reward", observation.reward)
         validation.require(not reward.is_complex(), "reward", reward.dtype, "real numbers")
         if reward.is_cpu:
             validation.rewards("reward", reward, self._dtype or reward.dtype)
         validation.finite_number("time", observation.time)
         validation.instance("why", observation.why, Mapping, "a mapping, the why of the choice")
-        self.check_choice(arm)
+        self.check_choice(observation.arm)
         outcomes, expected = observation.outcomes, "None for a policy that learns only the reward"
         validation.require(outcomes is None, "outcomes", outcomes, expected)
         S, noise = self.replicates, observation.noise_variance
