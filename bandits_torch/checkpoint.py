@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Callable, Mapping
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,16 +21,6 @@ from bandits_torch.state import unchanged_on_error
 from bandits_torch.state_files import check_kinds, described, read_state, whole_or_refused, write_state
 
 
-class Stateful(Protocol):
-    """An object whose state can be saved and loaded."""
-
-    def state_dict(self) -> Any:
-        """The whole state as tensors and plain values."""
-
-    def load_state_dict(self, state: Any) -> Any:
-        """Continue from ``state``."""
-
-
 class RunCheckpoint:
     """Writes the state of a run to a file at intervals; does nothing for a path of None.
 
@@ -43,7 +33,7 @@ class RunCheckpoint:
         every: steps between two checkpoints; the last step is followed by another.
         horizon: T.
         asked: returns the description of the run (``what_is_run``); called only if there is a path.
-        parts: the objects that change in a run, by name.
+        parts: the objects with a state that change in a run, by name.
 
     Cost of a checkpoint: the bytes of all states and O(S) numbers for each step so far, written and flushed.
     """
@@ -54,7 +44,7 @@ class RunCheckpoint:
         every: int,
         horizon: int,
         asked: Callable[[], dict[str, Any]],
-        parts: Mapping[str, Stateful],
+        parts: Mapping[str, Any],
     ) -> None:
         self.path, self.horizon = path, horizon
         self.every = validation.positive_integer("every", every)
@@ -74,10 +64,10 @@ class RunCheckpoint:
         if not os.path.exists(self.path):
             return 0
         name = os.fspath(self.path)
-        header, state = read_state(self.path, "run")
+        state = read_state(self.path, "run")
         with whole_or_refused(name, "run"):
-            step, seconds = header["step"], header["seconds"]
-            written, made_by = dict(header["run"]), dict(header["versions"])
+            step, seconds = state["step"], state["seconds"]
+            written, made_by = dict(state["run"]), dict(state["versions"])
             validation.require(type(step) is int and 0 < step <= self.horizon, "step", step, "of the run")
             validation.non_negative("seconds", seconds)
             generator = torch.Generator().set_state(state["torch"])
@@ -104,9 +94,9 @@ class RunCheckpoint:
         if self.path is None or (step % self.every and step != self.horizon):
             return
         seconds = self.earlier_seconds + perf_counter() - self._started
-        header = {"step": step, "seconds": seconds, "run": self._asked, "versions": versions_here()}
+        state = {"step": step, "seconds": seconds, "run": self._asked, "versions": versions_here()}
         parts = {name: part.state_dict() for name, part in self._parts.items()}
-        write_state(self.path, "run", header, {"parts": parts, "torch": torch.get_rng_state()})
+        write_state(self.path, "run", {**state, "parts": parts, "torch": torch.get_rng_state()})
 
 
 def what_is_run(

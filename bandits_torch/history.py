@@ -3,12 +3,11 @@ without waiting for a GPU."""
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cache, partial
 from importlib import metadata
 from importlib.util import find_spec
@@ -23,14 +22,11 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch._version import __version__
-from bandits_torch.files import atomic_write, interrupts_held_back
 from bandits_torch.policies.choices import choices_of
 from bandits_torch.policies.policy import Policy
 from bandits_torch.problems.problem import Problem
-from bandits_torch.state_files import read_archive, whole_or_refused
+from bandits_torch.state_files import read_state, whole_or_refused, write_state
 
-FORMAT = "bandits_torch history"
-FORMAT_VERSION = 1
 COLUMNS = ("replicate", "step", "time", "arm", "reward", "expected", "best", "regret")
 PER_REPLICATE = ("arms", "rewards", "expected_rewards", "best")
 _PER_STEP = ("times", "seconds")
@@ -150,28 +146,19 @@ class History:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a compressed ``.npz`` of plain arrays and a JSON header, atomically."""
-        header = {"format": FORMAT, "version": FORMAT_VERSION, "meta": self.meta, "trace": list(self.trace)}
-        arrays = {name: getattr(self, name).numpy() for name in PER_REPLICATE + _PER_STEP}
-        arrays |= {f"trace{i}": value.numpy() for i, value in enumerate(self.trace.values())}
-        arrays["header"] = np.frombuffer(json.dumps(header).encode(), dtype=np.uint8)
-        with interrupts_held_back(), atomic_write(path) as file:
-            np.savez_compressed(file, **arrays)
+        content = {one.name: getattr(self, one.name) for one in fields(self)}
+        write_state(path, "history", content, compressed=True)
 
     @staticmethod
     def load(path: str | os.PathLike[str]) -> History:
         """Read a file that ``save`` wrote, without executing anything in it.
 
-        Raises FileNotFoundError, and ValueError for a file that is truncated, damaged, not a history or of
-        a newer format version.
+        Raises FileNotFoundError, and ValueError for a file that is truncated, damaged, not a history or of another
+        format version.
         """
-        name, (header, arrays) = os.fspath(path), read_archive(path, "history", FORMAT)
-        version = header.get("version")
-        if not isinstance(version, int) or version > FORMAT_VERSION:
-            raise ValueError(f"{name!r} has history format {version}; this version reads {FORMAT_VERSION}")
-        with whole_or_refused(name, "history"):
-            trace = {one: torch.from_numpy(arrays[f"trace{i}"]) for i, one in enumerate(header["trace"])}
-            tensors = {one: torch.from_numpy(arrays[one]) for one in PER_REPLICATE + _PER_STEP}
-            return History(**tensors, trace=trace, meta=header["meta"])
+        content = read_state(path, "history")
+        with whole_or_refused(os.fspath(path), "history"):
+            return History(**content)
 
 
 def standard_error(values: Tensor) -> Tensor:

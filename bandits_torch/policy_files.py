@@ -18,7 +18,7 @@ from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.ask_tell import AskTell
-from bandits_torch.checkpoint import Stateful, versions_here, warn_of_versions
+from bandits_torch.checkpoint import versions_here, warn_of_versions
 from bandits_torch.description import (
     Described,
     alike,
@@ -32,15 +32,17 @@ from bandits_torch.description import (
 )
 from bandits_torch.files import locked, remove_parts
 from bandits_torch.history import name_of
+from bandits_torch.policies.policy import Policy
 from bandits_torch.state import unchanged_on_error
-from bandits_torch.state_files import check_kinds, read_header, read_state, whole_or_refused, write_state
+from bandits_torch.state_files import check_kinds, read_plain, read_state, whole_or_refused, write_state
 
+_SAVED = "a policy, or an AskTell around one"
 # The mark of the save that a policy loaded or wrote last, by policy and path; after a save that was interrupted or
 # failed also its mark, because the file may have been replaced.
 _saved_as: WeakKeyDictionary[Any, dict[str, set[str]]] = WeakKeyDictionary()
 
 
-def save_policy(path: str | os.PathLike[str], policy: Stateful, *, overwrite: bool = False) -> None:
+def save_policy(path: str | os.PathLike[str], policy: Policy | AskTell, *, overwrite: bool = False) -> None:
     """Write a policy (or an ``AskTell`` around one) to a file: its state and how it was built.
 
     Every save has a number and a unique mark. An existing file must be the one that this policy loaded or saved last.
@@ -59,7 +61,7 @@ def save_policy(path: str | os.PathLike[str], policy: Stateful, *, overwrite: bo
     Raises ValueError, with nothing written, for a stale save and a file of the wrong kind; TypeError for a policy
     whose state holds more than tensors and plain values.
     """
-    _check_stateful(policy)
+    validation.instance("policy", policy, (Policy, AskTell), _SAVED)
     place = os.path.realpath(path)
     # The policy first: a thread that saves within ``AskTell.alone`` holds it already.
     with _alone(policy), locked(Path(place).parent) as alone:
@@ -69,12 +71,12 @@ def save_policy(path: str | os.PathLike[str], policy: Stateful, *, overwrite: bo
         if alone:
             remove_parts(path)
         mark = uuid.uuid4().hex
-        header: dict[str, Any] = {"policy": name_of(policy), "save": number + 1, "mark": mark}
-        header["versions"] = versions_here()
-        content = {"built": description(policy, "policy"), "state": policy.state_dict()}
+        content: dict[str, Any] = {"policy": name_of(policy), "save": number + 1, "mark": mark}
+        content |= {"built": description(policy, "policy"), "state": policy.state_dict()}
+        content["versions"] = versions_here()
         marks = _saved_as.setdefault(policy, {})
         marks[place] = {*marks.get(place, ()), mark}
-        write_state(path, "policy", header, content)
+        write_state(path, "policy", content)
         marks[place] = {mark}  # before another thread may save the same policy
 
 
@@ -83,33 +85,30 @@ def _alone(policy: Any) -> AbstractContextManager[Any]:
     return policy.alone() if isinstance(policy, AskTell) else nullcontext()
 
 
-def _check_stateful(policy: Any) -> None:
-    has_state = hasattr(policy, "state_dict") and hasattr(policy, "load_state_dict")
-    validation.require(has_state, "policy", policy, "a policy, or an AskTell around one")
-
-
-def _own_save(place: str, policy: Stateful) -> int:
+def _own_save(place: str, policy: Policy | AskTell) -> int:
     """The number of the save at ``place``. Raises ValueError unless it is the one that this policy loaded or saved
     last."""
     try:
-        header = read_header(place)
+        file = read_plain(place, "policy")
     except ValueError as error:
         raise ValueError(
             f"path must be of a policy's file, or of a new file, got {place!r}: {error}"
         ) from error
     known = _saved_as.get(policy, {}).get(place, set())
-    if str(header.get("mark")) not in known:
+    if str(file.get("mark")) not in known:
         last = "loaded or saved an earlier one" if known else "never loaded or saved it"
         raise ValueError(
             f"path must be of a file that this policy loaded or saved last, got {place!r}: it holds save "
-            f"{header.get('save')} of {header.get('policy')}, and this policy {last}. Load it and repeat the calls "
+            f"{file.get('save')} of {file.get('policy')}, and this policy {last}. Load it and repeat the calls "
             "made since (at the command line: run the command again), or save with overwrite=True, which loses what "
             "others learned"
         )
-    return int(header["save"])
+    return int(file["save"])
 
 
-def load_policy(path: str | os.PathLike[str], policy: Stateful, *, on_difference: str = "error") -> None:
+def load_policy(
+    path: str | os.PathLike[str], policy: Policy | AskTell, *, on_difference: str = "error"
+) -> None:
     """Load a state that ``save_policy`` wrote into a policy.
 
     The file describes, part by part, how the saved policy was built: classes, numbers, arms, kernels before learning.
@@ -126,12 +125,12 @@ def load_policy(path: str | os.PathLike[str], policy: Stateful, *, on_difference
     that differs; the policy then stays unchanged. Warns if package versions or the number of threads differ.
     """
     validation.one_of("on_difference", on_difference, "error", "file")
-    _check_stateful(policy)
+    validation.instance("policy", policy, (Policy, AskTell), _SAVED)
     name = os.fspath(path)
-    header, content = read_state(path, "policy")
+    content = read_state(path, "policy")
     with whole_or_refused(name, "policy"):
-        built, state, mark = dict(content["built"]), content["state"], str(header["mark"])
-        made_by = dict(header["versions"])
+        built, state, mark = dict(content["built"]), content["state"], str(content["mark"])
+        made_by = dict(content["versions"])
     with _alone(policy):
         target: Any = policy
         if isinstance(policy, AskTell):
@@ -162,7 +161,7 @@ def load_policy(path: str | os.PathLike[str], policy: Stateful, *, on_difference
 # --- a policy rebuilt with the settings of a file ---
 
 
-def _as_in_file(said: str, policy: Stateful, built: Mapping[str, Any]) -> Any:
+def _as_in_file(said: str, policy: Policy | AskTell, built: Mapping[str, Any]) -> Any:
     """``policy`` rebuilt with the values of another description of the same structure.
 
     Raises ValueError with ``said`` and what cannot be taken over: structure, sizes, tensors of which the file holds

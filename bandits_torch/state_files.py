@@ -16,7 +16,7 @@ import os
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
@@ -25,89 +25,69 @@ from torch import Tensor
 from bandits_torch import validation
 from bandits_torch.files import atomic_write, interrupts_held_back
 
-FORMAT = "bandits_torch state"
-FORMAT_VERSION = 6
-_OLDER = {  # why each older version is no longer read
-    1: "which did not say how the policy was built",
-    2: "in which models stored their kernels and noise several times",
-    3: "in which every policy named its state in its own way",
-    4: "in which tensors had no names",
-    5: "in which models named their numbers in their own ways",
-}
+FORMAT, FORMAT_VERSION = "bandits_torch state", 7
 _PLAIN = (bool, int, float, str, type(None))
 
 
-def write_state(path: str | os.PathLike[str], kind: str, header: Mapping[str, Any], state: Any) -> None:
-    """Write ``state``, tensors and plain values in nested dicts, lists and tuples, to ``path`` atomically.
+def write_state(
+    path: str | os.PathLike[str], kind: str, content: Mapping[str, Any], *, compressed: bool = False
+) -> None:
+    """Write ``content`` to ``path`` atomically (``write_to``)."""
+    with interrupts_held_back(), atomic_write(path) as file:
+        write_to(file, kind, content, compressed=compressed)
 
-    ``header``: further plain values. ``read_state`` refuses a file of another ``kind``. Raises TypeError, before
-    writing, for a state that holds anything else.
+
+def write_to(file: BinaryIO, kind: str, content: Mapping[str, Any], *, compressed: bool = False) -> None:
+    """Write values by name: tensors and plain values, also in nested dicts, lists and tuples.
+
+    ``read_state`` refuses a file of another ``kind``. Raises TypeError, before writing, for any other value.
     """
     tensors: dict[str, np.ndarray] = {}
-    tree = _packed(state, "state", kind, tensors)
-    own = {"format": FORMAT, "version": FORMAT_VERSION, "kind": kind}
-    text = json.dumps({**header, **own, "state": tree})
+    tree = {name: _packed(value, name, f"{kind}/{name}", tensors) for name, value in content.items()}
+    text = json.dumps({**_identity(kind), "content": tree})
     arrays: dict[str, Any] = {"header": np.frombuffer(text.encode(), dtype=np.uint8), **tensors}
-    with interrupts_held_back(), atomic_write(path) as file:
-        np.savez(file, **arrays)
+    (np.savez_compressed if compressed else np.savez)(file, **arrays)
 
 
-def read_state(path: str | os.PathLike[str], kind: str) -> tuple[dict[str, Any], Any]:
-    """Header and state of a file that ``write_state`` wrote. Tensors return to the device they were on.
+def read_state(path: str | os.PathLike[str], kind: str) -> dict[str, Any]:
+    """The content of a file that ``write_state`` wrote. Tensors return to the device they were on.
 
-    Raises FileNotFoundError, and ValueError for a file that is truncated, damaged, or of the wrong kind or format
+    Raises FileNotFoundError, and ValueError for a file that is truncated, damaged, or of another kind or format
     version, and for tensors of a device that is missing.
     """
-    name, (header, arrays) = os.fspath(path), read_archive(path, kind, FORMAT)
-    version = header.get("version")
-    if type(version) is int and version in _OLDER:
-        raise ValueError(
-            f"{name!r} has state format {version}, of an older version, {_OLDER[version]}: "
-            "start again, or continue with the version that wrote it"
-        )
-    if type(version) is not int or version != FORMAT_VERSION:
-        raise ValueError(f"{name!r} has state format {version!r}, and this version reads {FORMAT_VERSION}")
-    if header.get("kind") != kind:
-        raise ValueError(f"{name!r} must be a {kind} file, got a {header.get('kind')} file")
-    with whole_or_refused(name, kind):
-        state = _unpacked(header.pop("state"), arrays)
-    return header, state
-
-
-def read_archive(
-    path: str | os.PathLike[str], kind: str, form: str
-) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """JSON in the array ``header`` of an archive of format ``form``, and its other arrays; raises as ``read_state``."""
-    name = os.fspath(path)
     if not os.path.exists(path):
-        raise FileNotFoundError(f"no {kind} file at {name!r}")
-    if not zipfile.is_zipfile(path):
-        raise ValueError(f"{name!r} is not a whole {kind} file: truncated, or of another kind")
-    with whole_or_refused(name, kind), open(path, "rb") as file:
-        with zipfile.ZipFile(file) as entries:  # NumPy does not check whole arrays
-            damaged = entries.testzip()
-        if damaged is not None:
-            raise ValueError(f"{damaged} is damaged")
-        file.seek(0)
+        raise FileNotFoundError(f"no {kind} file at {os.fspath(path)!r}")
+    with whole_or_refused(os.fspath(path), kind), open(path, "rb") as file:
+        return read_from(file, kind)
+
+
+def read_from(file: BinaryIO, kind: str) -> dict[str, Any]:
+    """The content that ``write_to`` wrote. Anything else raises some exception."""
+    if not zipfile.is_zipfile(file):
+        raise ValueError("it is truncated, or of another kind")
+    with zipfile.ZipFile(file) as entries:  # NumPy does not check whole arrays
+        damaged = entries.testzip()
+    if damaged is not None:
+        raise ValueError(f"{damaged} is damaged")
+    file.seek(0)
+    with np.load(file, allow_pickle=False) as archive:
+        arrays = {key: archive[key] for key in archive.files}
+    header = json.loads(arrays.pop("header").tobytes())
+    for name, wanted in _identity(kind).items():
+        validation.require(header.get(name) == wanted, f"its {name}", header.get(name), repr(wanted))
+    return {name: _unpacked(tree, arrays) for name, tree in header["content"].items()}
+
+
+def read_plain(path: str | os.PathLike[str], kind: str) -> dict[str, Any]:
+    """The content of a file as ``read_state`` returns it, but only the numbers and words, whose reading is fast."""
+    with whole_or_refused(os.fspath(path), kind), open(path, "rb") as file:
         with np.load(file, allow_pickle=False) as archive:
-            arrays = {key: archive[key] for key in archive.files}
-        header = json.loads(arrays.pop("header").tobytes())
-    if not isinstance(header, dict) or header.get("format") != form:
-        raise ValueError(f"{name!r} is not a {kind} file: its header says {str(header)[:80]!r}")
-    return header, arrays
+            content = json.loads(archive["header"].tobytes())["content"]
+        return {name: value for name, value in content.items() if isinstance(value, _PLAIN)}
 
 
-def read_header(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The header of a file that ``write_state`` wrote. Raises ValueError for a file without a header."""
-    name = os.fspath(path)
-    with (
-        whole_or_refused(name, "state"),
-        open(path, "rb") as file,
-        np.load(file, allow_pickle=False) as archive,
-    ):
-        header = json.loads(archive["header"].tobytes())
-    validation.require(isinstance(header, dict), "header", header, "a JSON object")
-    return dict(header)
+def _identity(kind: str) -> dict[str, Any]:
+    return {"format": FORMAT, "version": FORMAT_VERSION, "kind": kind}
 
 
 @contextmanager

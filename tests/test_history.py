@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from bandits_torch import history as history_module
 from bandits_torch.history import COLUMNS, History
 
 
@@ -103,11 +102,10 @@ def test_a_saved_history_loads_equal(tmp_path):
 def test_the_file_is_plain_arrays_and_json(tmp_path):
     make().save(tmp_path / "run.npz")
     with np.load(tmp_path / "run.npz", allow_pickle=False) as archive:
-        assert archive["arms"].shape == (3, 20)
+        assert archive["history/arms"].shape == (3, 20)
+        assert archive["history/trace/width"].shape == (3, 20)
         header = json.loads(archive["header"].tobytes())
-    assert header["format"] == history_module.FORMAT
-    assert header["version"] == 1
-    assert header["trace"] == ["width", "surviving priors"]
+    assert header["kind"] == "history"
 
 
 def rewrite(path, **changes):
@@ -121,13 +119,13 @@ def rewrite(path, **changes):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"header": {"format": "something else"}}, "is not a history file: its header says"),
-        ({"header": {"version": 2}}, "has history format 2; this version reads 1"),
-        ({"header": {"version": "1"}}, "has history format 1"),
-        ({"rewards": None}, "cannot be loaded as a history file: no 'rewards'"),
-        ({"trace1": None}, "cannot be loaded as a history file: no 'trace1'"),
-        ({"rewards": np.zeros((3, 4))}, r"rewards must have shape \(3, 20\)"),
-        ({"rewards": np.array("text")}, "cannot be loaded as a history file"),
+        ({"header": {"format": "something else"}}, "cannot be loaded as a history file: its format must be"),
+        ({"header": {"kind": "run"}}, "its kind must be 'history', got 'run'"),
+        ({"history/rewards": None}, "cannot be loaded as a history file: no 'history/rewards'"),
+        ({"history/trace/width": None}, "no 'history/trace/width'"),
+        ({"header": {"content": {}}}, "cannot be loaded as a history file: .* missing .* 'arms'"),
+        ({"history/rewards": np.zeros((3, 4))}, r"history/rewards must be float64 of shape \[3, 20\]"),
+        ({"history/rewards": np.array("text")}, "cannot be loaded as a history file"),
     ],
 )
 def test_foreign_newer_or_incomplete_files_are_refused(tmp_path, changes, message):

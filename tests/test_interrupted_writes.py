@@ -19,7 +19,7 @@ def a_history(path):
 
 
 def a_state(path):
-    write_state(path, "run", {}, {"reward": torch.ones(3)})
+    write_state(path, "run", {"reward": torch.ones(3)})
     read_state(path, "run")
 
 

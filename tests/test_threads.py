@@ -135,8 +135,8 @@ def test_predictions_files_and_blocks_of_calls_take_one_thread_too(tmp_path):
         seen.append(torch.get_num_threads())
     del live.policy.marginals
     save_policy(tmp_path / "live.state", live)
-    header, _ = read_state(tmp_path / "live.state", "policy")
-    assert header["versions"]["threads"] == "1"
+    content = read_state(tmp_path / "live.state", "policy")
+    assert content["versions"]["threads"] == "1"
     load_policy(tmp_path / "live.state", live)  # a warning, of another number of threads, would be an error
     assert seen == [1, 1, 1]
     assert torch.get_num_threads() == ALL

@@ -360,7 +360,7 @@ def _live(state: Path, arms: str | None) -> Any:
             expected = "names that are not numbers: `tell` takes a number for that of a question"
             raise ValueError(f"arms must be {expected}, got {', '.join(counts)}")
         return AskTell.auto(names)
-    roster = read_state(state, "policy")[1]["state"].get("arms")
+    roster = read_state(state, "policy")["state"].get("arms")
     if roster is None:
         raise ValueError(f"state must be a file that `ask` began, got {file!r}, which holds another policy")
     known, first = roster["names"], roster["first"]

@@ -5,10 +5,9 @@ from __future__ import annotations
 import base64
 import copy
 import math
-import tempfile
 import time
 from collections.abc import Hashable, Sequence
-from pathlib import Path
+from io import BytesIO
 from typing import Any, Literal
 
 import numpy as np
@@ -29,7 +28,7 @@ from bandits_torch.policies.moves import CostlyMoves
 from bandits_torch.policies.point_averaging import PointAveraging
 from bandits_torch.policies.policy import Observation, Pending, Policy
 from bandits_torch.recipes.averaging import auto_over_points
-from bandits_torch.state_files import read_state, write_state
+from bandits_torch.state_files import read_from, write_to
 
 __all__ = ["TimeVaryingUCBGenerator"]
 _KIND = "Xopt generator"
@@ -134,11 +133,10 @@ class TimeVaryingUCBGenerator(Generator):
     def _write_state(self, _: str | None) -> str | None:
         if self._rows is None:
             return self.state
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "state"
-            header = {name: self._built_with[name] for name in _OF_A_STATE} | {"rows": len(self._rows)}
-            write_state(path, _KIND, header, [model.state_dict() for model in self._models])
-            return base64.b64encode(path.read_bytes()).decode()
+        about = {name: self._built_with[name] for name in _OF_A_STATE} | {"rows": len(self._rows)}
+        file = BytesIO()
+        write_to(file, _KIND, {**about, "models": [model.state_dict() for model in self._models]})
+        return base64.b64encode(file.getvalue()).decode()
 
     # -- the models ------------------------------------------------------------------------------------
 
@@ -203,29 +201,24 @@ class TimeVaryingUCBGenerator(Generator):
             values = np.column_stack([values, np.arange(len(values), dtype=float)])
         return values
 
-    def _saved_state(self) -> tuple[dict[str, Any], Sequence[Any]] | None:
+    def _saved_state(self) -> dict[str, Any] | None:
         """What ``state`` holds, once. Variables and constraints take its order, since YAML sorts them by name."""
         if self.state is None:
             return None
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "state"
-            try:
-                path.write_bytes(base64.b64decode(self.state))
-                header, states = read_state(path, _KIND)
-            except ValueError as error:
-                expected = "what this version wrote, or None, so that the data are learned again"
-                raise ValueError(f"state must be {expected}, got one that cannot be read: {error}") from error
+        try:
+            saved = read_from(BytesIO(base64.b64decode(self.state)), _KIND)
+        except Exception as error:  # a crafted state fails in many ways
+            expected = "what this version wrote, or None, so that the data are learned again"
+            raise ValueError(f"state must be {expected}, got one that cannot be read: {error}") from error
         self.state = None
         d = len(self.vocs.variables)
-        for group, names in (("variables", header["of"][:d]), ("constraints", header["of"][d + 1 :])):
+        for group, names in (("variables", saved["of"][:d]), ("constraints", saved["of"][d + 1 :])):
             held = getattr(self.vocs, group)
             if set(names) == set(held):
                 setattr(self.vocs, group, {name: held[name] for name in names})
-        return header, states
+        return saved
 
-    def _begin(
-        self, settings: dict[str, Any], saved: tuple[dict[str, Any], Sequence[Any]] | None = None
-    ) -> int:
+    def _begin(self, settings: dict[str, Any], saved: dict[str, Any] | None = None) -> int:
         """Build new models, in a saved state if one fits, and return how many rows they have learned."""
         domain = _domain(self.vocs)
         about: dict[str, Any] = {"domain": domain, "kind": _WithinLimits, "width": self.width}
@@ -246,14 +239,11 @@ class TimeVaryingUCBGenerator(Generator):
             reach = None if far is None else domain.bounds.new_tensor(far)
             moving = CostlyMoves(first, domain, max_move=reach, move_price=self.move_price)
         self._models, self._built_with = [moving, *(model for model, _, _ in first.limits)], settings
-        if saved is None:
+        if saved is None or any(saved.get(name, value) != value for name, value in settings.items()):
             return 0
-        header, states = saved
-        if any(header.get(name, value) != value for name, value in settings.items()):
-            return 0
-        for model, one in zip(self._models, states, strict=True):
+        for model, one in zip(self._models, saved["models"], strict=True):
             model.load_state_dict(one)
-        return int(header["rows"])
+        return int(saved["rows"])
 
 
 class _WithinLimits(PointAveraging):

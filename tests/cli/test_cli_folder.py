@@ -98,7 +98,10 @@ REFUSED = [  # what the folder holds of a race and of the user's own, what is as
         for name in names
         for flags in ([], RESUME, OVERWRITE, CHECKPOINT)
     ),
-    *(("cut off", "checkpoints/gp_ts", flags, "is not a whole run file") for flags in (RESUME, OVERWRITE)),
+    *(
+        ("cut off", "checkpoints/gp_ts", flags, "it is truncated, or of another kind")
+        for flags in (RESUME, OVERWRITE)
+    ),
     *(("cut off", None, [*other, *RESUME], words) for other, words in OTHERS),
     *(("cut off", None, flags, UNFINISHED) for flags in ([], CHECKPOINT, *(other for other, _ in OTHERS))),
     ("cut off", None, [*RESUME, *OVERWRITE], "resume and overwrite exclude each other"),
@@ -160,7 +163,7 @@ def asked_for(**changes):
 def crafted(out):
     """A state that no run wrote."""
     (out / "checkpoints" / "gp_ts").unlink()
-    write_state(out / "checkpoints" / "gp_ts", "run", {}, {})
+    write_state(out / "checkpoints" / "gp_ts", "run", {})
 
 
 def a_folder_for_a_state(out):

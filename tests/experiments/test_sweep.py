@@ -280,7 +280,7 @@ def test_finished_cells_are_read_not_run(tmp_path):
     (file,) = tmp_path.iterdir()
     same(History.load(file), history)
     file.write_bytes(b"half")
-    with pytest.raises(ValueError, match="not a whole history file"):
+    with pytest.raises(ValueError, match="cannot be loaded as a history file: it is truncated"):
         list(run_cells(cells, out=tmp_path))
 
 

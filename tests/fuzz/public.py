@@ -168,7 +168,6 @@ OF_TYPE: dict[str, Any] = {
     "Callable[..., AcquisitionFunction]": lambda: acquisition.UpperConfidenceBound,
     "Policy": ucb_policy,
     "IndexPolicy": learnable_policy,
-    "Stateful": lambda: policies.RandomPolicy(5),
     "Callable[[int], Policy]": lambda: lambda n: ucb_policy(),
     "Callable[[], IndexPolicy]": lambda: ucb_policy,
     "Callable[[int], float]": lambda: lambda n: 1.0,

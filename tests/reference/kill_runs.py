@@ -103,8 +103,8 @@ def steps_saved(path, undisturbed):
     """How many steps the file at ``path`` holds, all as in the undisturbed run; 0 if there is none, None if not."""
     if not path.exists():
         return 0
-    header, state = state_files.read_state(path, "run")
-    rows, done = state["parts"]["record"]["rows"], header["step"]
+    state = state_files.read_state(path, "run")
+    rows, done = state["parts"]["record"]["rows"], state["step"]
     pairs = ((rows["_arms"], undisturbed.arms), (rows["_rewards"], undisturbed.rewards))
     return done if all(bits(kept.T) == bits(whole[:, :done]) for kept, whole in pairs) else None
 
