@@ -11,7 +11,6 @@ The other recipes take the unit of rewards from kernel and noise variance.
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -93,14 +92,12 @@ def master_gp_ucb(
         validation.positive("noise_scale", noise_scale)
     lam = one_noise(setup)
     bound = torch.as_tensor(checked(validation.non_negative, "rkhs_bound", rkhs_bound))
-    # The caller may change the kernel before the base policies are built.
-    setup = replace(setup, kernel=copy.deepcopy(setup.kernel), noise_variance=lam)
+    setup = replace(setup, noise_variance=lam)
     base: Any = partial(igp_ucb, noise_scale=noise_scale, delta=delta, width=width)
     prior, largest = _gp(setup, lam), float(bound.max())
-    rho: Callable[[int], float]
     if thresholds == "theory":
         limits = MasterThresholds.theory(horizon, delta)
-        rho = _LemmaE3(prior, as_width(width), largest, noise_scale, delta, horizon)
+        rate = _lemma_e3(prior, as_width(width), largest, noise_scale, delta, horizon)
     else:
         limits = thresholds if isinstance(thresholds, MasterThresholds) else MasterThresholds.calibrated()
         phi = features_of_covariance(prior.prior.matrix().squeeze(0))
@@ -108,9 +105,10 @@ def master_gp_ucb(
         functions = streams.normal(phi.shape[1]) @ phi.mT + prior.marginals()[0]
         noise = math.sqrt(lam) * torch.stack([streams.normal() for _ in range(horizon)])
         simulated = base(replace(setup, replicates=_SIMULATED), rkhs_bound=largest)
-        rho = partial(_of_step, simulated_rate(simulated, functions, noise).tolist())
+        rate = simulated_rate(simulated, functions, noise).tolist()
     run = {"replicates": setup.replicates, "device": prior.arms.device, **setup.seeds}
-    return Master(partial(base, setup, rkhs_bound=bound), rho, limits, prior.num_arms, **run)
+    build = partial(base, setup, rkhs_bound=bound)
+    return Master(build, partial(_of_step, rate), limits, prior.num_arms, **run)
 
 
 @recipe(optional=True, takes=_TAKES, seeded=True, quick={"exploration": 0.3}, race=OWN_WIDTH_AND_CONSTANT)
@@ -177,36 +175,21 @@ def _of_step(rate: list[float], t: int) -> float:
     return rate[min(t, len(rate)) - 1]
 
 
-class _LemmaE3:
-    """rho(t) = s width_t sqrt(gamma_{t-1} ln(T/delta) / t), with gamma at least 1; constant after T.
+def _lemma_e3(
+    prior: ArmGP, width: Width | None, rkhs_bound: float, scale: Number | None, delta: float, horizon: int
+) -> list[float]:
+    """rho(t) = s width_t sqrt(gamma_{t-1} ln(T/delta) / t) for t = 1, ..., T, with gamma at least 1.
 
     s^2 = max k(x, x) gives rho the unit of rewards, because the lemma assumes k(x, x) <= 1.
     """
-
-    def __init__(
-        self,
-        prior: ArmGP,
-        width: Width | None,
-        rkhs_bound: float,
-        scale: Number | None,
-        delta: float,
-        horizon: int,
-    ) -> None:
-        self.prior, self.delta, self.horizon = prior, delta, horizon
-        self.unit = math.sqrt(float(prior.prior.diagonal().max()))
-        matrix = prior.prior.matrix().squeeze(0)
-        self.gain = MaximumGain(matrix, prior.noise_variance, horizon, upper_bound=False)
-        self.width = width or IGPWidth(rkhs_bound, scale, delta, self.gain)
-        self._known: dict[int, float] = {}
-
-    def __call__(self, t: int) -> float:
-        """rho(t)."""
-        t = min(t, self.horizon)
-        if t not in self._known:
-            gamma = max(1.0, float(self.gain(t - 1, self.prior)))
-            root = math.sqrt(gamma * math.log(self.horizon / self.delta) / t)
-            self._known[t] = self.unit * float(self.width(t, self.prior)) * root
-        return self._known[t]
+    unit = math.sqrt(float(prior.prior.diagonal().max()))
+    gain = MaximumGain(prior.prior.matrix().squeeze(0), prior.noise_variance, horizon, upper_bound=False)
+    width = width or IGPWidth(rkhs_bound, scale, delta, gain)
+    rate = []
+    for t in range(1, horizon + 1):
+        gamma = max(1.0, float(gain(t - 1, prior)))
+        rate.append(unit * float(width(t, prior)) * math.sqrt(gamma * math.log(horizon / delta) / t))
+    return rate
 
 
 @recipe(takes=_TAKES, race=OWN_WIDTH_AND_CONSTANT, passes_to=norm_width)
