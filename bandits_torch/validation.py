@@ -15,6 +15,7 @@ from torch import Tensor
 
 from bandits_torch.naming import close_name
 
+Kind = TypeVar("Kind")
 _SHOWN_BITS = 100  # of the largest integer that an error message shows
 
 
@@ -86,10 +87,11 @@ def _require_integer(name: str, value: Any, least: int, bits: int) -> None:
     require(value.bit_length() <= bits, name, value, f"an integer from {least} to 2**{bits} - 1")
 
 
-def instance(name: str, value: Any, kind: type | tuple[type, ...], expected: str) -> None:
-    """Raise a ValueError that names the type of the value, unless it is of this kind."""
+def instance(name: str, value: Any, kind: type[Kind] | tuple[type[Kind], ...], expected: str) -> Kind:
+    """The value. Raises a ValueError that names its type, unless it is of this kind."""
     if not isinstance(value, kind):
         raise ValueError(f"{name} must be {expected}, got {_shown(value)} of type {type(value).__name__}")
+    return value
 
 
 def function(name: str, value: Any, expected: str) -> None:

@@ -361,7 +361,7 @@ def _prior_of(setup: Setup, history: Tensor | None) -> tuple[Tensor, Kernel | Te
     if isinstance(choices, Tensor) and (choices.is_floating_point() or choices.is_complex()):
         fits = choices.dtype in (torch.float32, torch.float64)
         validation.require(fits, "arms", choices.dtype, "float32 or float64")
-    features = inputs.features_of(cast(Tensor | int, choices), None, None)
+    features = setup.features
     validation.of_shape("arms", features, ("N", "d"), note=", the same for every replicate")
     kernel, noise_variance, prior_mean = setup.kernel, setup.noise_variance, setup.prior_mean
     said = {"kernel": kernel, "noise_variance": noise_variance, "prior_mean": prior_mean, "history": history}

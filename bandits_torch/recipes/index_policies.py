@@ -37,7 +37,6 @@ from bandits_torch.kernels import (
 )
 from bandits_torch.kernels.composed import COMBINATIONS
 from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.arms.inputs import features_of
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.models.outcome_constraint import OutcomeConstraint
 from bandits_torch.models.points.online_gp import OnlineGP
@@ -95,7 +94,7 @@ _SAFE = {"least_reward": -1.0, "forgetting_rate": 0.1}  # arguments for cheap te
 @recipe(belief=None, seeded=True, points=True, contexts=True, scale_free=True)
 def random(setup: Setup) -> Policy:
     """Uniformly random arms or points: the baseline of every race."""
-    choices = setup.domain or features_of(cast(Tensor | int, setup.choices), None, None)
+    choices = setup.domain or setup.features
     device = "cpu" if isinstance(choices, Domain) else choices.device
     return RandomPolicy(choices, setup.replicates, **setup.seeds, device=device)
 
@@ -488,7 +487,7 @@ def _under_contexts(
     rule: ForgettingRule = KeepEverything() if window is None else SlidingWindow(window)
     if stale is not None and drops:
         rule = StaleObservations(stale)
-    arms = features_of(cast(Tensor | int, setup.choices), None, None)
+    arms = setup.features
     validation.of_shape("arms", arms, ("N", "d"), note=", the same in all replicates")
     kernel, arms = kernel_over_arms(setup, arms)
     validation.natural("context_dim", context_dim)

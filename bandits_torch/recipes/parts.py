@@ -6,7 +6,7 @@ import copy
 import functools
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, cast
 
@@ -29,14 +29,14 @@ from bandits_torch.kernels import (
 )
 from bandits_torch.kernels.arms import inputs_over
 from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.arms.inputs import features_of
 from bandits_torch.models.candidate_priors import has_time
-from bandits_torch.models.hyperparameters import ANISOTROPY, learnable
+from bandits_torch.models.hyperparameters import learnable
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.forgetting import ForgettingRule
 from bandits_torch.policies.index import IndexPolicy
 from bandits_torch.policies.learned_hyperparameters import LearnedHyperparameters
+from bandits_torch.policies.over_priors import PriorElimination
 from bandits_torch.policies.policy import Policy
 from bandits_torch.recipes.registration import Number, Setup
 from bandits_torch.theory.prior_widths import SrinivasBayesianWidth, SrinivasContinuousWidth
@@ -45,7 +45,7 @@ from bandits_torch.theory.widths import ConstantWidth, MaximumGain, Width
 
 def arm_settings(setup: Setup) -> dict[str, Any]:
     """Arguments of an ``ArmPolicy``, from the number and device of the arms."""
-    arms = features_of(cast(Tensor | int, setup.choices), None, None)
+    arms = setup.features
     return {"num_arms": arms.shape[-2], "replicates": setup.replicates, "device": arms.device, **setup.seeds}
 
 
@@ -59,25 +59,26 @@ def model_over(setup: Setup) -> ArmGP | OnlineGP:
     """An ``ArmGP`` over arms, an ``OnlineGP`` over the points of a domain (and time, if the kernel has a time part)."""
     choices, kernel, replicates = setup.choices, setup.kernel, setup.replicates
     if setup.learn_hyperparameters:
-        over_features = isinstance(choices, Domain | Tensor) and isinstance(kernel, Kernel)
-        expected = "False without features or a kernel over them"
-        validation.require(over_features, "learn_hyperparameters", True, expected)
-        reached = choices.bounds if isinstance(choices, Domain) else cast(Tensor, choices).flatten(0, -2)
+        if isinstance(choices, int) or not isinstance(kernel, Kernel):
+            raise ValueError(
+                "learn_hyperparameters must be False without features or a kernel over them, got True"
+            )
+        reached = choices.bounds if isinstance(choices, Domain) else choices.flatten(0, -2)
         ranges = reached.amax(0) - reached.amin(0)
-        anisotropy, _ = as_learning(setup.learn_hyperparameters)
-        kernel = learnable(cast(Kernel, kernel), ranges.shape[-1], replicates, anisotropy, ranges)
+        kernel = learnable(kernel, ranges.shape[-1], replicates, setup.anisotropy, ranges)
     if not isinstance(choices, Domain):
         return ArmGP(**over_arms(setup) | {"kernel": kernel, "form": setup.form})
-    of_points = isinstance(kernel, Kernel) and not isinstance(kernel, ArmCovarianceKernel)
+    kernel = validation.instance("kernel", kernel, Kernel, "a kernel over points, for a Domain")
+    of_points = not isinstance(kernel, ArmCovarianceKernel)
     validation.require(of_points, "kernel", kernel, "a kernel over points, for a Domain")
     mean = ConstantMean(batch_shape=torch.Size([replicates])).double()
     mean.constant.data.fill_(one_prior_mean(setup))
     noise = validation.numbers("noise_variance", setup.noise_variance, choices.bounds)
     return OnlineGP(
-        cast(Kernel, kernel),
+        kernel,
         noise.expand(replicates) if setup.learn_hyperparameters else noise,
         prior_mean=mean.requires_grad_(False),
-        input_dim=choices.dim + has_time(cast(Kernel, kernel)),
+        input_dim=choices.dim + has_time(kernel),
         batch_shape=(replicates,),
         dtype=choices.bounds.dtype,
         device=choices.bounds.device,
@@ -97,10 +98,15 @@ def policy_over(
     parts: dict[str, Any] = {"width": width, "forgetting": forgetting, **setup.seeds}
     if setup.domain is not None:
         parts |= {"choices": setup.domain, "search": setup.point_search}
-    policy = kind(model, acquisition, **parts)
-    if not setup.learn_hyperparameters:
+    return learning(setup, kind(model, acquisition, **parts))
+
+
+def learning(setup: Setup, policy: IndexPolicy | PriorElimination) -> Policy:
+    """The policy, which learns its hyperparameters if the setup asks for it."""
+    given = setup.learn_hyperparameters
+    if not given:
         return policy
-    _, schedule = as_learning(setup.learn_hyperparameters)
+    schedule = {} if isinstance(given, bool) else {k: v for k, v in given.items() if k != "anisotropy"}
     return LearnedHyperparameters(policy, **schedule)
 
 
@@ -158,12 +164,6 @@ def as_time_kernel(time_kernel: Kernel | str | None, forgetting_rate: float = 0.
     for kernel in scaled:
         kernel.outputscale = 1 / len(scaled)
     return functools.reduce(operator.add, scaled)
-
-
-def as_learning(learn_hyperparameters: bool | Mapping[str, Any]) -> tuple[float, dict[str, Any]]:
-    """The argument ``anisotropy`` of ``learnable``, and those of ``LearnedHyperparameters``."""
-    given = dict(learn_hyperparameters) if isinstance(learn_hyperparameters, Mapping) else {}
-    return given.pop("anisotropy", ANISOTROPY), given
 
 
 def bayesian_width(setup: Setup, model: ArmGP | OnlineGP, delta: float) -> Width:
@@ -263,8 +263,7 @@ def balanced_length(
         some = torch.linspace(0, model.num_arms - 1, count, device=model.arms.device).long()
         covariance = model.prior.matrix(some)
     else:
-        validation.instance("domain", domain, Domain, "the Domain of an OnlineGP")
-        points = cast(Domain, domain).sample(256, 0)
+        points = validation.instance("domain", domain, Domain, "the Domain of an OnlineGP").sample(256, 0)
         with torch.no_grad():
             covariance = model.kernel(_at_time_zero(model, points)).to_dense()
     gain = MaximumGain(covariance, model.noise_variance.mean(), horizon, upper_bound=False)
@@ -300,14 +299,15 @@ def norm_width(
 
 def drifting(setup: Setup, time_kernel: Kernel) -> Setup:
     """The setup with its kernel times ``time_kernel``. Raises ValueError if the kernel has a time part already."""
+    return replace(setup, kernel=SpatioTemporalKernel(_static(setup), time_kernel))
+
+
+def _static(setup: Setup) -> Kernel:
+    """The setup's kernel, or one over indices for a covariance matrix. Raises ValueError if it has a time part, which
+    would take the last feature for the time."""
     kernel = ArmCovarianceKernel(setup.kernel) if isinstance(setup.kernel, Tensor) else setup.kernel
-    return replace(setup, kernel=SpatioTemporalKernel(_without_time(cast(Kernel, kernel)), time_kernel))
-
-
-def _without_time(kernel: Kernel) -> Kernel:
-    """The kernel. Raises ValueError if it has a time part, which would take the last feature for the time."""
-    timed = isinstance(kernel, Kernel) and has_time(kernel)
-    validation.require(not timed, "kernel", kernel, "a kernel without a time part")
+    kernel = validation.instance("kernel", kernel, Kernel, "a kernel, or the arms' covariance matrix")
+    validation.require(not has_time(kernel), "kernel", kernel, "a kernel without a time part")
     return kernel
 
 
@@ -324,9 +324,5 @@ def in_float64(name: str, value: float) -> Tensor:
 def kernel_over_arms(setup: Setup, arms: Tensor) -> tuple[Kernel, Tensor]:
     """The kernel over arms, and its inputs: the ``arms``, or their indices if it is a covariance matrix. Raises
     ValueError for a kernel with a time part."""
-    kernel = setup.kernel
-    if isinstance(kernel, Tensor):
-        kernel = ArmCovarianceKernel(kernel)
-    validation.instance("kernel", kernel, Kernel, "a kernel over arms, or their covariance matrix")
-    _without_time(cast(Kernel, kernel))
-    return cast(Kernel, kernel), inputs_over(arms, cast(Kernel, kernel))
+    kernel = _static(setup)
+    return kernel, inputs_over(arms, kernel)

@@ -16,14 +16,15 @@ from dataclasses import dataclass, field, fields, replace
 from functools import wraps
 from typing import Any, cast
 
-import torch
 from gpytorch.kernels import Kernel
 from torch import Tensor
 
 from bandits_torch import naming, validation
 from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.domain import Domain
+from bandits_torch.models.arms.inputs import features_of
 from bandits_torch.models.candidate_priors import CandidatePrior
+from bandits_torch.models.hyperparameters import ANISOTROPY
 from bandits_torch.policies.learned_hyperparameters import LearnedHyperparameters
 from bandits_torch.policies.policy import Origin, Policy
 from bandits_torch.problems.continuous import ContinuousProblem
@@ -98,12 +99,14 @@ class Setup:
         """The domain whose points are played; None for arms."""
         return self.choices if isinstance(self.choices, Domain) else None
 
+    @property
+    def features(self) -> Tensor:
+        """The features of the arms, (N, d) or (S, N, d); their indices if only their number is given."""
+        return features_of(cast(Tensor | int, self.choices), None, None)
+
     def of_arms(self, at: Tensor) -> Setup:
         """The setup of the arms with the indices ``at`` (n,), in this order, or of those in a mask (N,)."""
-        choices, kernel, mean = self.choices, self.kernel, self.prior_mean
-        features: Any = choices
-        if not isinstance(choices, Tensor):
-            features = torch.arange(cast(int, choices)).double().unsqueeze(-1)
+        features, kernel, mean = self.features, self.kernel, self.prior_mean
         at = at.to(features.device)
         if isinstance(kernel, Tensor):
             kernel = kernel[..., at, :][..., at]
@@ -115,6 +118,12 @@ class Setup:
     def seeds(self) -> dict[str, Any]:
         """``seed`` and ``first_replicate`` as keyword arguments of a policy."""
         return {"seed": self.seed, "first_replicate": self.first_replicate}
+
+    @property
+    def anisotropy(self) -> float:
+        """The argument of ``learnable``."""
+        given = self.learn_hyperparameters
+        return given.get("anisotropy", ANISOTROPY) if isinstance(given, Mapping) else ANISOTROPY
 
     @property
     def point_search(self) -> PointSearch | None:

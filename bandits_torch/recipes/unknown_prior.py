@@ -27,7 +27,6 @@ from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBoun
 from bandits_torch.domain import Domain
 from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.arm_gp import ArmGP
-from bandits_torch.models.arms.inputs import features_of
 from bandits_torch.models.candidate_priors import (
     CandidatePrior,
     arm_gp_of_prior,
@@ -48,7 +47,7 @@ from bandits_torch.policies.over_priors import (
     UnknownPriorPolicy,
 )
 from bandits_torch.policies.policy import Policy
-from bandits_torch.recipes.parts import as_learning, as_width, relative_steepness
+from bandits_torch.recipes.parts import as_width, learning, relative_steepness
 from bandits_torch.recipes.registration import OWN_WIDTH_AND_CONSTANT, RUN, Number, Setup, recipe
 from bandits_torch.theory.prior_widths import PriorEliminationContinuousWidth, PriorEliminationFiniteWidth
 from bandits_torch.theory.widths import IGPWidth, RealisedGain, Width, checked
@@ -91,10 +90,7 @@ def pe_gp_ucb(setup: Setup, **options: Any) -> Policy:
     learn = setup.learn_hyperparameters
     if setup.domain is None:
         validation.require(not learn, "learn_hyperparameters", learn, "False over arms: priors are matrices")
-    policy = _tested(PriorElimination, setup, **options)
-    if not learn:
-        return policy
-    return LearnedHyperparameters(cast(PriorElimination, policy), **as_learning(learn)[1])
+    return learning(setup, cast(PriorElimination, _tested(PriorElimination, setup, **options)))
 
 
 @recipe(belief="priors", takes=_TAKES, seeded=True, race=OWN_WIDTH_AND_CONSTANT, passes_to=_tested)
@@ -171,7 +167,7 @@ def _over_priors(
         cast(Number, setup.noise_variance),
         replicates=setup.replicates,
         learn=bool(setup.learn_hyperparameters),
-        anisotropy=as_learning(setup.learn_hyperparameters)[0],
+        anisotropy=setup.anisotropy,
     )
     used = _width(width, model, horizon, delta, setup.domain)
     return kind(model, used, choices=setup.domain, search=setup.point_search, seed=setup.seed)
@@ -221,7 +217,7 @@ def a_gp_ucb(
     Raises ValueError for any other kernel, and arms without features.
     """
     model, factors, _ = _candidates(setup, horizon, shrink)
-    dim = cast(Tensor, setup.choices).shape[-1]
+    dim = setup.features.shape[-1]
     checked(validation.non_negative, "rkhs_bound", rkhs_bound)
     growth = model.noise_variance.new_tensor([g ** (dim / 2) for g in factors])
     bound = torch.as_tensor(rkhs_bound, dtype=growth.dtype).reshape(-1, 1) * growth  # (S or 1, P)
@@ -257,7 +253,7 @@ def lb_gp_ucb(
         factors,
         shrink,
         lengthscale=lengthscale,
-        dim=cast(Tensor, setup.choices).shape[-1],
+        dim=setup.features.shape[-1],
         rkhs_bound=cast(Number, bound),
         delta=delta,
         noise_scale=_per_member(noise_scale),
@@ -270,7 +266,7 @@ def _candidates(setup: Setup, horizon: int, shrink: float) -> tuple[ArmGP, list[
     kernel = setup.kernel
     expected = "features (N, d), which a length-scale needs"
     validation.require(isinstance(setup.choices, Tensor), "arms", setup.choices, expected)
-    arms = features_of(cast(Tensor, setup.choices), None, None)
+    arms = setup.features
     mean = inputs.prior_mean_over(arms, setup.prior_mean)
     scale = math.log(validation.positive_integer("horizon", horizon))
     scale *= validation.probability("shrink", shrink)
