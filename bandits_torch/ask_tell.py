@@ -127,9 +127,9 @@ class AskTell(Watched, Described):
             validation.require(policy.dim == dim, "settings", dim, f"of {policy.dim} columns, as the policy")
             policy.check_rounding(settings.space.rounds_to)
         self.settings = settings
-        self._rewards, self._standardise, self._origin = rewards, standardise, policy.origin
+        self._rewards, self._standardise = rewards, standardise
         retired = torch.zeros(policy.num_arms, dtype=torch.bool)
-        self._take(self._wrapped(policy), Roster(policy.num_arms, retired, known))
+        self._take(self._wrapped(policy), Roster(policy.origin, policy.num_arms, retired, known))
         self._asked = 0
         self._open: dict[int, Pending] = {}
         self._latest: float | None = None  # time of the latest reward learned
@@ -586,7 +586,7 @@ class AskTell(Watched, Described):
         restarts = bool(self.policy.restarts_with_arms)
         if roster.is_over(self._roster, restarts=restarts):
             return self.policy
-        return self._wrapped(roster.policy(self._origin, restarts=restarts))
+        return self._wrapped(roster.policy(restarts=restarts))
 
     def _check_arms(self) -> None:
         kind = type(self.policy).__name__

@@ -18,28 +18,27 @@ from bandits_torch.kernels.arms import over_indices
 from bandits_torch.policies.policy import Origin, Policy
 from bandits_torch.policies.wrapping import SomeArms
 from bandits_torch.problems.logs import Log
+from bandits_torch.recipes.registration import Setup
 from bandits_torch.state import differing
 
 
 @dataclass(frozen=True, eq=False)
 class Roster:
-    """The arms of a live system, and the arguments given for arms added after the start.
+    """The arms of a live system, and how a policy over them is built.
 
     Attributes:
+        origin: the recipe call that made the policy over the first arms; None: no recipe made it.
         first: number of arms at the start.
         retired: (N,) booleans, True for arms that are not asked, unless they are added again.
         names: the names of all arms, or None.
-        features: (N - first, d) or (S, N - first, d), features of the added arms; None if arms have no features.
-        covariance: (N, N) or (S, N, N), covariance of all arms, if the given kernel is a matrix.
-        prior_mean: (N - first,), prior means of the added arms, if each arm has its own.
+        setup: the recipe's setup over all arms; None: no arm was added.
     """
 
+    origin: Origin | None
     first: int
     retired: Tensor
     names: tuple[str, ...] | None = None
-    features: Tensor | None = None
-    covariance: Tensor | None = None
-    prior_mean: Tensor | None = None
+    setup: Setup | None = None
 
     @property
     def num_arms(self) -> int:
@@ -92,34 +91,63 @@ class Roster:
         playing = [k if names is None else names[k] for k in at if k < n and not bool(self.retired[k])]
         validation.require(not playing, "arms", playing, "new, or retired")
         new = sum(k >= n for k in at)
+        for name, value in given.items():
+            validation.require(new > 0 or value is None, name, value, "None: no arm is new")
         retired = torch.cat([self.retired, self.retired.new_zeros(new)])
         retired[at] = False
-        grown = replace(self, names=names, retired=retired)
-        if new or any(one is not None for one in given.values()):
-            grown = replace(grown, **self._values_of(new, given))
-        return grown, at
+        setup = self._setup_with(new, given) if new else self.setup
+        return replace(self, names=names, retired=retired, setup=setup), at
 
-    def _values_of(self, new: int, given: Mapping[str, Tensor | None]) -> dict[str, Any]:
-        """The covariance, and the values for all added arms: those given now appended to those given before."""
-        covariance, N = given["covariance"], self.num_arms + new
-        if covariance is not None:
-            validation.finite_tensor("covariance", covariance)
-            fits = new > 0 and covariance.shape[-2:] == (N, N)
-            validation.shape_is("covariance", covariance, fits, f"({N}, {N}), of all arms, if some are new")
-        made = {"covariance": covariance}
-        for name, dim in (("features", -2), ("prior_mean", -1)):
-            before, value = getattr(self, name), given[name]
+    def _setup_with(self, new: int, given: Mapping[str, Tensor | None]) -> Setup:
+        """The recipe's setup over these arms and ``new`` ones. Raises ValueError for values that do not fit."""
+        origin, n, N = self._made_by(), self.num_arms, self.num_arms + new
+        history = origin.options.get("history")
+        expected = "None: it says nothing about arms added later; give a kernel or a covariance"
+        validation.require(history is None, "history", history, expected)
+        old: Setup = self.setup or origin.setup
+        choices, kernel, mean = old.choices, old.kernel, old.prior_mean
+        expected = "over features, or a matrix: a kernel over indices says nothing about new arms"
+        validation.require(not _by_index(kernel), "kernel", type(kernel).__name__, expected)
+        for prior in old.priors or ():
+            one = not isinstance(prior.mean, Tensor) or prior.mean.numel() == 1
+            over_features = not isinstance(prior.kernel, Tensor) and not _by_index(prior.kernel) and one
+            expected = "kernels over features, each with one mean: others say nothing about new arms"
+            validation.require(over_features, "priors", type(prior.kernel).__name__, expected)
+        several = isinstance(mean, Tensor) and mean.dim() > 0 and mean.shape[-1] == n > 1
+        for name, needed, why, why_not in (
+            (
+                "features",
+                isinstance(choices, Tensor),
+                "the other arms have features",
+                "the other arms have none",
+            ),
+            ("covariance", isinstance(kernel, Tensor), "the kernel is a matrix", "no matrix was given"),
+            ("prior_mean", several, "the others have one", "all arms share one"),
+        ):
+            value, expected = given[name], f"given: {why}" if needed else f"None: {why_not}"
+            validation.require((value is not None) == needed, name, value, expected)
             if value is not None:
                 real = not validation.finite_tensor(name, value).is_complex()
                 validation.require(real, name, value.dtype, "real numbers")
-                dims = (2, 3) if name == "features" else (1,)
-                fits = value.dim() in dims and new > 0 and value.shape[dim] == new
-                validation.shape_is(name, value, fits, f"a row for each of the {new} new arms")
-            alike = self.num_arms == self.first or (before is None) == (value is None)
-            validation.require(alike, name, value, "given, as for the arms added before")
-            both = [one for one in (before, value) if one is not None]
-            made[name] = torch.cat([one.to(both[0]) for one in both], dim) if both else None
-        return made
+        grown: dict[str, Any] = {"choices": N}
+        features, covariance, more = (given[name] for name in ("features", "covariance", "prior_mean"))
+        if isinstance(choices, Tensor) and features is not None:
+            d = choices.shape[-1]
+            fits = features.dim() <= choices.dim() and features.shape[-2:] == (new, d)
+            validation.shape_is("features", features, fits, f"({new}, {d}), a row for each new arm")
+            rows = features.to(choices).expand(*choices.shape[:-2], -1, -1)
+            grown["choices"] = torch.cat([choices, rows], -2)
+        if isinstance(kernel, Tensor) and covariance is not None:
+            fits = covariance.shape == (*kernel.shape[:-2], N, N)
+            validation.shape_is("covariance", covariance, fits, f"({N}, {N}), of all arms")
+            grown["kernel"] = covariance.to(kernel)
+            same = bool(torch.allclose(grown["kernel"][..., :n, :n], kernel))
+            validation.require(same, "covariance", covariance, f"as given before for the first {n} arms")
+        if isinstance(mean, Tensor) and more is not None:
+            fits = 0 < more.dim() <= mean.dim() and more.shape[-1] == new
+            validation.shape_is("prior_mean", more, fits, f"({new},), one for each new arm")
+            grown["prior_mean"] = torch.cat([mean, more.to(mean).expand(*mean.shape[:-1], -1)], -1)
+        return replace(old, grown_from=self.first, **grown)
 
     def of_those_here(self, available: Any) -> Any:
         """A step's mask of available arms, with retired arms excluded. Raises ValueError if no arm is left."""
@@ -136,76 +164,49 @@ class Roster:
 
     # -- a policy over these arms ----------------------------------------------------------------------
 
-    def policy(self, origin: Origin | None, *, restarts: bool = False) -> Policy:
+    def policy(self, *, restarts: bool = False) -> Policy:
         """A new policy over all arms, built like the first one; if it ``restarts`` with every change of arms, over the
-        arms that are not retired. Raises ValueError if no recipe made the first one, and for values that do not fit."""
-        expected = "made by a recipe, with settings that were not taken from a file"
-        validation.require(origin is not None, "policy", "one built otherwise", expected)
-        assert origin is not None
-        options = {**origin.options}
+        arms that are not retired. Raises ValueError if no recipe made the first one."""
+        origin, kept = self._made_by(), ~self.retired
+        options, setup = {**origin.options}, self.setup or origin.setup
         log = options.pop("log", None)  # the old policy has learned it; only its contexts are settings
         if isinstance(log, Log) and not options.get("context_dim") and options.get("contexts") is None:
             options |= log.context_options
-        setup, kept = origin.setup, ~self.retired
-        if self.num_arms > self.first:
-            history = options.get("history")
-            expected = "None: it says nothing about arms added later; give a kernel or a covariance"
-            validation.require(history is None, "history", history, expected)
-            if isinstance(safe := options.get("safe_arms"), Tensor) and safe.dtype == torch.bool:
-                options["safe_arms"] = pad(safe, (0, self.num_arms - self.first))
-            setup = replace(setup, **self._setup(setup))
+        if isinstance(safe := options.get("safe_arms"), Tensor) and safe.dtype == torch.bool:
+            options["safe_arms"] = pad(safe, (0, self.num_arms - self.first))
         if not restarts or bool(kept.all()):
             return origin.recipe(setup, **options)
         expected = "over features, or a matrix, for a policy that restarts with other arms"
         validation.require(not _by_index(setup.kernel), "kernel", type(setup.kernel).__name__, expected)
         return SomeArms(origin.recipe(setup.of_arms(kept), **options), kept)
 
-    def _setup(self, setup: Any) -> dict[str, Any]:
-        """The fields in which a setup of all arms differs from a setup of the first arms."""
-        choices, kernel, mean = setup.choices, setup.kernel, setup.prior_mean
-        grown: dict[str, Any] = {"grown_from": self.first}
-        own, has_features = self.features, isinstance(choices, Tensor)
-        expected = "given: the other arms have features" if has_features else "None: the other arms have none"
-        validation.require((own is not None) == has_features, "features", own, expected)
-        grown["choices"] = self.num_arms
-        if own is not None:
-            own, d = own.to(choices), choices.shape[-1]
-            fits = own.shape[-1] == d and own.dim() <= choices.dim()
-            validation.shape_is("features", own, fits, f"rows of {d} numbers")
-            grown["choices"] = torch.cat([choices, own.expand(*choices.shape[:-2], -1, d)], -2)
-        C, by_matrix, none = self.covariance, isinstance(kernel, Tensor), "None: no matrix was given"
-        expected = "given for all arms: the kernel is a matrix" if by_matrix else none
-        validation.require((C is not None) == by_matrix, "covariance", C, expected)
-        if C is not None:
-            n, C = self.first, C.to(kernel)
-            same = C[..., :n, :n].shape == kernel.shape and bool(torch.allclose(C[..., :n, :n], kernel))
-            validation.require(same, "covariance", C, f"as given before for the first {n} arms")
-            grown["kernel"] = C
-        expected = "over features, or a matrix: a kernel over indices says nothing about new arms"
-        validation.require(not _by_index(kernel), "kernel", type(kernel).__name__, expected)
-        several = isinstance(mean, Tensor) and mean.dim() > 0 and mean.shape[-1] == self.first > 1
-        expected = "given for each new arm: the others have one" if several else "None: all arms share one"
-        new = self.prior_mean
-        validation.require((new is not None) == several, "prior_mean", new, expected)
-        if new is not None:
-            grown["prior_mean"] = torch.cat([mean, new.to(mean).expand(*mean.shape[:-1], -1)], -1)
-        for prior in setup.priors or ():
-            one = not isinstance(prior.mean, Tensor) or prior.mean.numel() == 1
-            over_features = not isinstance(prior.kernel, Tensor) and not _by_index(prior.kernel) and one
-            expected = "kernels over features, each with one mean: others say nothing about new arms"
-            validation.require(over_features, "priors", type(prior.kernel).__name__, expected)
-        return grown
+    def _made_by(self) -> Origin:
+        if self.origin is None:
+            expected = "made by a recipe, with settings that were not taken from a file"
+            raise ValueError(f"policy must be {expected}, got one built otherwise")
+        return self.origin
 
     # -- as plain data ---------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """All attributes."""
-        return {**vars(self), "names": None if self.names is None else list(self.names)}
+        """Number of arms at the start, retired arms, names, and the values of the arms added later."""
+        names = None if self.names is None else list(self.names)
+        state = {"first": self.first, "retired": self.retired, "names": names}
+        state |= dict.fromkeys(("features", "covariance", "prior_mean"))
+        if self.setup is not None:
+            choices, kernel, mean = self.setup.choices, self.setup.kernel, self.setup.prior_mean
+            if isinstance(choices, Tensor):
+                state["features"] = choices[..., self.first :, :]
+            if isinstance(kernel, Tensor):
+                state["covariance"] = kernel
+            if isinstance(mean, Tensor) and mean.dim() > 0 and mean.shape[-1] == self.num_arms:
+                state["prior_mean"] = mean[..., self.first :]
+        return state
 
     def in_state(self, state: Mapping[str, Any]) -> Roster:
         """The roster of the system that saved ``state``. That system must have started with the first arms of this one,
         or with some of them and then added the others. Raises ValueError for the state of another system."""
-        own_names = sorted(vars(self))
+        own_names = sorted(self.state_dict())
         validation.require(sorted(state) == own_names, "state['arms']", sorted(state), f"with {own_names}")
         first, retired, names = validation.natural("first", state["first"]), state["retired"], state["names"]
         mask = isinstance(retired, Tensor) and retired.dim() == 1 and retired.dtype == torch.bool
@@ -217,23 +218,23 @@ class Roster:
         own = None if self.names is None else self.names[: self.first]
         same = (None if names is None else names[: self.first]) == own
         validation.require(same, "names", own, f"the first of {names}")
-        if len(retired) == self.first:
-            return Roster(self.first, retired.clone(), names)
+        start, new = Roster(self.origin, self.first, retired[: self.first]), len(retired) - self.first
         given = {"covariance": state["covariance"]}
         for name, dim in (("features", -2), ("prior_mean", -1)):  # only of arms added after this one's start
-            value, known = state[name], self.first - first
+            value = state[name]
             if value is not None:
-                fits = isinstance(value, Tensor) and value.dim() >= -dim and value.shape[dim] > known
+                fits = isinstance(value, Tensor) and value.dim() >= -dim and value.shape[dim] >= new
                 validation.require(fits, f"state['arms'][{name!r}]", value, "of all arms added later")
-                value = value.narrow(dim, known, value.shape[dim] - known).clone()
+                value = value.narrow(dim, value.shape[dim] - new, new)
             given[name] = value
-        return Roster(self.first, retired.clone(), names, **given)
+        setup = start._setup_with(new, given) if new else None
+        return replace(start, retired=retired.clone(), names=names, setup=setup)
 
     def is_over(self, other: Roster, *, restarts: bool = False) -> bool:
         """Whether both have the same arms and values; with ``restarts`` (``policy``), also the same retired arms."""
         if restarts and not torch.equal(self.retired, other.retired):
             return False
-        one, two = ({**vars(roster), "retired": roster.num_arms} for roster in (self, other))
+        one, two = ({**roster.state_dict(), "retired": roster.num_arms} for roster in (self, other))
         return not differing(one, two)
 
 

@@ -409,13 +409,13 @@ REFUSED = [  # a system, arms that are added, what else is told of them, and wha
     ("numbered", [7], {}, f"{OF_NUMBERS}: numbers from 0 to 3"),
     ("numbered", True, {}, OF_NUMBERS),
     ("numbered", 1, {"prior_mean": X[0]}, "prior_mean must be None: all arms share one"),
-    ("numbered", 1, {"covariance": torch.eye(4)}, "covariance must have shape (5, 5), of all arms"),
+    ("numbered", 1, {"covariance": torch.eye(4)}, "covariance must be None: no matrix was given"),
     ("features", 1, {}, "features must be given: the other arms have features"),
-    ("features", 2, {"features": X[:1]}, "features must have shape a row for each of the 2"),
+    ("features", 2, {"features": X[:1]}, "features must have shape (2, 1), a row for each new arm"),
     ("features", 1, {"features": X[:1] * torch.nan}, "features must be finite"),
     ("features", 1, {"features": X[:1].cdouble()}, "features must be real numbers"),
-    ("features", 1, {"features": torch.ones(1, 2)}, "features must have shape rows of 1"),
-    ("matrix", 1, {}, "covariance must be given for all arms: the kernel is a matrix"),
+    ("features", 1, {"features": torch.ones(1, 2)}, "features must have shape (1, 1), a row"),
+    ("matrix", 1, {}, "covariance must be given: the kernel is a matrix"),
     ("matrix", 1, {"covariance": torch.ones(5, 5)}, "covariance must be as given before"),
     ("built by hand", 1, {"features": X[:1]}, "policy must be made by a recipe"),
     ("history", 1, {}, "history must be None: it says nothing about arms added later"),
@@ -460,6 +460,15 @@ def test_what_does_not_fit_is_refused_and_nothing_changes():
         with pytest.raises(ValueError, match=re.escape(said)):
             live[name].retire_arms(arms)
     assert all(not differing(before[name], one.state_dict()) for name, one in live.items())
+
+
+def test_the_covariance_of_arms_added_before_must_stay_too():
+    live = AskTell.auto(4, kernel=torch.eye(4).double())
+    live.add_arms(1, covariance=torch.eye(5).double())
+    other = torch.eye(6).double()
+    other[4, 4] = 2.0
+    with pytest.raises(ValueError, match="covariance must be as given before for the first 5 arms"):
+        live.add_arms(1, covariance=other)
 
 
 def test_a_file_of_other_arms_is_refused_and_nothing_changes(tmp_path):
