@@ -226,7 +226,6 @@ class Settings(Described):
     def __init__(self, ranges: Mapping[str, Any]) -> None:
         validation.instance("ranges", ranges, Mapping, "ranges by name")
         self.values: dict[str, list[Any]] = {}
-        self.whole: set[str] = set()
         axes = {}
         for name, given in ranges.items():
             validation.require(isinstance(name, str) and bool(name), "a setting's name", name, "a word")
@@ -246,20 +245,15 @@ class Settings(Described):
             validation.require(different, name, given, expected)
             self.values[name] = list(given)
             return Axis(choices=len(given))
-        numbers = isinstance(given, tuple) and len(given) >= 2 and all(map(validation.is_number, given[:2]))
-        right = (
-            numbers
-            and all(word in _WORDS for word in given[2:])
-            and -math.inf < given[0] < given[1] < math.inf
-        )
+        right = isinstance(given, tuple) and len(given) >= 2 and all(map(validation.is_number, given[:2]))
+        right = right and {*given[2:]} <= {*_WORDS} and -math.inf < given[0] < given[1] < math.inf
         validation.require(right, name, given, expected)
         low, high, *words = given
-        validation.require("log" not in words or low > 0, name, given, "a range above 0 with 'log'")
-        whole = "integer" in words
-        if whole:
-            self.whole.add(name)
-            validation.require(low == int(low) and high == int(high), name, given, "a range of integers")
-        return Axis(float(low), float(high), log="log" in words, step=1.0 if whole else None)
+        log, whole = (word in words for word in _WORDS)
+        validation.require(not log or low > 0, name, given, "a range above 0 with 'log'")
+        integers = low == int(low) and high == int(high)
+        validation.require(not whole or integers, name, given, "a range of integers")
+        return Axis(float(low), float(high), log=log, step=1.0 if whole else None)
 
     def moves(self, limits: Any, prices: Any, start_at: Any) -> dict[str, Any]:
         """``max_move``, ``move_price`` and ``start_at`` as ``CostlyMoves`` takes them.
@@ -281,7 +275,7 @@ class Settings(Described):
             limit = limits.get(name) if by_name else None if listed else limits
             if limit is not None:
                 validation.require(not listed, f"max_move[{name!r}]", limit, "none for a list of values")
-                least = 1.0 if by_name and name in self.whole and not axis.log else 0.0
+                least = 1.0 if by_name and axis.step and not axis.log else 0.0
                 expected = f"a number above {1.0 if by_name and axis.log else 0.0:g}"
                 expected = "a number of at least 1, a whole step" if least else expected
                 right = validation.is_number(limit) and limit >= least and limit > float(by_name and axis.log)
@@ -315,18 +309,14 @@ class Settings(Described):
         axis = self.space.axes[name]
         inside = axis.low <= validation.finite_number(name, value) <= axis.high
         validation.require(inside, name, value, f"from {axis.low:g} to {axis.high:g}")
-        validation.require(name not in self.whole or value == int(value), name, value, "an integer")
+        validation.require(not axis.step or value == int(value), name, value, "an integer")
         return float(value)
 
     def settings(self, point: Tensor) -> dict[str, Any]:
         """Plain values by name at a point (d,)."""
-        found: dict[str, Any] = {}
-        for name, value in self.space.decode(point).items():
-            if name in self.values:
-                found[name] = self.values[name][int(value)]
-            else:
-                found[name] = round(value) if name in self.whole else value
-        return found
+        numbers = self.space.decode(point)
+        whole = {name: round(value) for name, value in numbers.items() if self.space.axes[name].discrete}
+        return numbers | whole | {name: listed[whole[name]] for name, listed in self.values.items()}
 
     def domain(self, limits: Any) -> Any:
         """The ``Domain`` under limits by name, each a value or a narrower ``(low, high)``. Anything but a mapping is
