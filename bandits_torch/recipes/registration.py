@@ -147,7 +147,6 @@ _KNOWLEDGE = (
     *("horizon", "rkhs_bound", "forgetting_rate", "rkhs_variation_budget", "cycles"),
     *("context_dim", "context_kernel", "constraints", "safe_arms"),
 )
-_EMPTY = inspect.Parameter.empty
 
 
 @dataclass(frozen=True)
@@ -227,10 +226,9 @@ def recipe(
     """
 
     def register(function: Callable[..., Policy]) -> Callable[..., Policy]:
-        name = function.__name__
-        takes, belief = about.get("takes", RUN), about.get("belief", "kernel")
-        validation.instance("takes", takes, tuple, "a tuple of fields of a Setup")
-        validation.known_names("takes", takes, DEFAULTS)
+        entry = Recipe(name := function.__name__, function, **about)
+        validation.instance("takes", entry.takes, tuple, "a tuple of fields of a Setup")
+        validation.known_names("takes", entry.takes, DEFAULTS)
         parameters = [*inspect.signature(function).parameters.values()]
         keywords = parameters[1:]
         shown, expected = [*map(str, parameters)], "a setup, then keywords: (setup, *, ...)"
@@ -244,12 +242,11 @@ def recipe(
             keywords += [p for p in passed.values() if p.kind is p.KEYWORD_ONLY and p.name not in own]
         alone = bool(parameters) and all(p.kind is p.KEYWORD_ONLY for p in keywords)
         validation.require(alone, f"parameters of {name}", shown, expected)
-        signature = _signature(keywords, takes, belief, about.get("optional", False))
+        own_signature, signature = inspect.Signature(keywords), _signature(keywords, entry)
 
         def made(setup: Setup, options: dict[str, Any]) -> Policy:
-            fits = about.get("points", False) or setup.domain is None
             expected = f"features or their number: {name} does not play a Domain"
-            validation.require(fits, "arms", setup.choices, expected)
+            validation.require(entry.points or setup.domain is None, "arms", setup.choices, expected)
             # Copies, because the caller may change them later, and added arms need them again.
             setup, options = replace(setup, **_own(vars(setup))), _own(options)
             policy = function(setup, **options)
@@ -267,18 +264,18 @@ def recipe(
             if arguments and isinstance(arguments[0], Setup):
                 setup, *more = arguments
                 validation.require(not more, "arguments after the setup", more, "given by name")
-                known = [p.name for p in keywords]
+                known = own_signature.parameters
                 validation.known_names(f"arguments of {name} besides a setup", options, known)
-                learns, learn = "learn_hyperparameters" in takes, setup.learn_hyperparameters
+                learns, learn = "learn_hyperparameters" in entry.takes, setup.learn_hyperparameters
                 validation.require(learns or not learn, "learn_hyperparameters", learn, f"False for {name}")
-                return made(setup, bound(inspect.Signature(keywords), **options))
+                return made(setup, bound(own_signature, **options))
             validation.known_names(f"arguments of {name}", options, signature.parameters)
             given = bound(signature, *arguments, **options)
             fields = {key: given.pop(key) for key in list(given) if key in DEFAULTS}
             return made(Setup(given.pop("arms"), **fields), given)
 
         vars(call)["__signature__"] = signature
-        naming.register("name of a recipe", Recipe(name, call, **about), call, REGISTERED, RECIPES)
+        naming.register("name of a recipe", replace(entry, call=call), call, REGISTERED, RECIPES)
         return call
 
     return register
@@ -291,26 +288,20 @@ def _own(values: Mapping[str, Any]) -> dict[str, Any]:
     return {**values, **tensors, **kernels}
 
 
-def _signature(
-    keywords: list[inspect.Parameter], takes: tuple[str, ...], belief: str | None, optional: bool
-) -> inspect.Signature:
+def _signature(keywords: list[inspect.Parameter], entry: Recipe) -> inspect.Signature:
     """The public signature, ``(arms, belief, noise_variance, *, keywords, other fields of the setup)``."""
-    annotations = inspect.signature(Setup).parameters
-    is_needed = belief is not None and not optional
-    needed = _EMPTY if is_needed else None
-    believed = belief or "kernel"
-    kinds = {key: str(annotations[key].annotation) for key in (believed, "noise_variance")}
-    if is_needed:
-        kinds = {key: kind.removesuffix(" | None") for key, kind in kinds.items()}
-    first = (("arms", _EMPTY, "Choices | Setup"), *((key, needed, kind) for key, kind in kinds.items()))
-    positional = [
-        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind)
-        for name, default, kind in first
-    ]
+    fields_of_setup = inspect.signature(Setup).parameters
+    arms = inspect.Parameter("arms", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation="Choices | Setup")
+    positional = [arms, *(fields_of_setup[name] for name in (entry.belief or "kernel", "noise_variance"))]
+    if entry.belief is not None and not entry.optional:  # without a default
+        kinds = [str(one.annotation).removesuffix(" | None") for one in positional]
+        positional = [
+            p.replace(default=p.empty, annotation=kind) for p, kind in zip(positional, kinds, strict=True)
+        ]
     common = [
-        annotations[key].replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        fields_of_setup[key].replace(kind=inspect.Parameter.KEYWORD_ONLY)
         for key in DEFAULTS
-        if key in takes and key != "noise_variance"
+        if key in entry.takes and key != "noise_variance"
     ]
     return inspect.Signature([*positional, *keywords, *common], return_annotation="Policy")
 
