@@ -173,10 +173,6 @@ class HasState:
         own = {name: getattr(self, name) for name in self.state_names}
         return {name: value for name, value in own.items() if isinstance(value, Tensor)}
 
-    def undo(self, where: Tensor, before: Mapping[str, Tensor]) -> None:
-        """Return to ``before``, an earlier ``snapshot``, in the replicates with ``where`` (S,) True."""
-        self._put({name: _restored(getattr(self, name), was, where) for name, was in before.items()})
-
     @contextmanager
     def put_aside(self) -> Iterator[None]:
         """Undo, at the end of the block, every change to the values and parts named by ``_expects``, exactly. Random
@@ -223,7 +219,7 @@ def only_where(where: Tensor | None, *parts: HasState) -> Iterator[None]:
     yield
     if where is not None:
         for part, was in before:
-            part.undo(~where, was)
+            part._put({name: _restored(getattr(part, name), one, ~where) for name, one in was.items()})
 
 
 @contextmanager
