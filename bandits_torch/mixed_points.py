@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,9 +15,10 @@ from torch.nn.functional import one_hot
 from bandits_torch import validation
 from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.domain import Domain
-from bandits_torch.policies.policy import Policy
+from bandits_torch.policies.policy import Observation, Pending, Policy
 from bandits_torch.policies.wrapping import StandardisedPolicy
 
+_Values = Mapping[str, float]  # by the name of the setting
 _CLIMBS = 20  # largest number of moves to a neighbour
 
 
@@ -291,10 +292,8 @@ class MixedSearch(PointSearch):
         return torch.stack([each[s][0][s] for s in every]), torch.stack([each[s][1][s] for s in every])
 
 
-def policy_over(
-    space: Space, build: Callable[..., Policy], *, initial: int | None, seed: int, standardise: bool
-) -> Policy:
-    """A new policy over a space: ``build(domain, search=..., seed=...)``.
+class SpacePolicy:
+    """A policy over a space, made by ``build(domain, search=..., seed=...)``, that learns and chooses values by name.
 
     Args:
         initial: number of Sobol points played first; None: 2 (d + 1).
@@ -303,13 +302,33 @@ def policy_over(
     Raises ValueError if ``build`` does not return a ``Policy``, or one of several replicates, over arms or another
     space, one whose points must not be rounded, and one that learns only points which it chose itself.
     """
-    initial = 2 * (space.dim + 1) if initial is None else initial
-    policy = build(space.domain(), search=MixedSearch(initial=initial, space=space), seed=seed)
-    validation.instance("policy", policy, Policy, "a function that returns a Policy")
-    fits = policy.replicates == 1 and policy.dim == space.dim
-    expected = f"of one replicate over points of {space.dim} dimension(s)"
-    validation.require(fits, "policy", policy, expected)
-    policy.check_rounding(space.rounds_to)
-    others = not getattr(policy.innermost, "needed", ())  # names in ``Choice.why`` that ``learn`` reads
-    validation.require(others, "policy", policy, "one that learns points which it did not choose")
-    return StandardisedPolicy(policy) if standardise else policy
+
+    def __init__(
+        self, space: Space, build: Callable[..., Policy], initial: int | None, seed: int, standardise: bool
+    ) -> None:
+        initial = 2 * (space.dim + 1) if initial is None else initial
+        policy = build(space.domain(), search=MixedSearch(initial=initial, space=space), seed=seed)
+        validation.instance("policy", policy, Policy, "a function that returns a Policy")
+        fits = policy.replicates == 1 and policy.dim == space.dim
+        expected = f"of one replicate over points of {space.dim} dimension(s)"
+        validation.require(fits, "policy", policy, expected)
+        policy.check_rounding(space.rounds_to)
+        others = not getattr(policy.innermost, "needed", ())  # names in ``Choice.why`` that ``learn`` reads
+        validation.require(others, "policy", policy, "one that learns points which it did not choose")
+        self.space = space
+        self.policy: Policy = StandardisedPolicy(policy) if standardise else policy
+
+    def learn(self, time: float, values: _Values, reward: float) -> None:
+        """Learn the reward of values; see ``Space.encode`` for those that are missing."""
+        point = self.space.encode(values).unsqueeze(0)
+        self.policy.learn(Observation(time, point, torch.tensor([reward], dtype=torch.float64)))
+
+    def choose(
+        self, time: float, pending: Iterable[_Values], fixed: _Values, ranges: Mapping[str, Any] | None = None
+    ) -> _Values:
+        """The next values, with some ``fixed`` and some in narrower ``ranges``, while others are ``pending``."""
+        if fixed.keys() == self.space.axes.keys():  # nothing is left to choose
+            return fixed
+        waiting = [Pending(time, self.space.encode(values).unsqueeze(0)) for values in pending]
+        (choice,) = self.policy.choose_many(time, 1, self.space.domain(ranges, fixed), waiting)
+        return self.space.decode(choice.arm[0])

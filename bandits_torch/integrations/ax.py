@@ -14,12 +14,11 @@ from ax.core.experiment import Experiment
 from ax.core.parameter import ChoiceParameter, FixedParameter, Parameter, ParameterType, RangeParameter
 from ax.generation_strategy.external_generation_node import ExternalGenerationNode
 from ax.generation_strategy.transition_criterion import TransitionCriterion
-from torch import Tensor
 
 from bandits_torch import recipes, validation
 from bandits_torch.integrations import RECENT
-from bandits_torch.mixed_points import Axis, Space, policy_over
-from bandits_torch.policies.policy import Observation, Pending, Policy
+from bandits_torch.mixed_points import Axis, Space, SpacePolicy
+from bandits_torch.policies.policy import Policy
 
 __all__ = ["BanditNode"]
 _Values = Mapping[str, Any]
@@ -76,7 +75,6 @@ class BanditNode(ExternalGenerationNode):
         super().__init__(name=name, should_deduplicate=False, transition_criteria=transition_criteria)
         self._build, self._standardise, self._time = policy, standardise, time
         self._parameters: dict[str, Parameter] = {}
-        self._axes: dict[str, Axis] = {}
         self._about: tuple[Any, ...] = ()  # axes, values of choices, metric and sign of the rewards learned
         self._learned: dict[tuple[int, str], float] = {}  # values by (trial, arm)
         self._now = 0.0
@@ -137,16 +135,14 @@ class BanditNode(ExternalGenerationNode):
                     self._failed.append(arm.parameters)
         self._completed = completed - other
         if about != self._about or any(found.get(key) != value for key, value in self._learned.items()):
-            space = Space(axes)
-            self._policy = policy_over(  # first: it may raise
-                space, self._build, initial=None, seed=self._seed, standardise=self._standardise
-            )
-            self._about, self._axes, self._space, self._learned = about, axes, space, {}
+            # First the policy: it may raise.
+            self._policy = SpacePolicy(Space(axes), self._build, None, self._seed, self._standardise)
+            self._about, self._learned = about, {}
         for (index, name), value in found.items():
             if (index, name) not in self._learned:
-                trial, reward = experiment.trials[index], torch.tensor([sign * value], dtype=torch.float64)
-                point = self._point(trial.arms_by_name[name].parameters)
-                self._policy.learn(Observation(self._time_of(trial), point, reward))
+                trial = experiment.trials[index]
+                numbers = self._numbers(trial.arms_by_name[name].parameters)
+                self._policy.learn(self._time_of(trial), numbers, sign * value)
                 self._learned[index, name] = value
         present = latest + 1.0 if self._time == "number" else max(latest, time.time())
         self._now = max(present, 0.0)
@@ -167,13 +163,10 @@ class BanditNode(ExternalGenerationNode):
         known = self._completed.union(map(self._values, self._failed))
         waiting = {self._values(values): values for values in [*self._running, *pending_parameters]}
         unknown = [values for place, values in waiting.items() if place not in known]
-        pending = [Pending(self._now, self._point(values)) for values in self._failed + unknown]
-        given = {name: self._fixed[name] for name in self._axes if name in self._fixed}
-        numbers = {name: _number(self._parameters[name], value) for name, value in given.items()}
-        if numbers.keys() != self._axes.keys():  # otherwise nothing is left to choose
-            domain = self._space.domain(fixed=numbers) if numbers else None
-            (choice,) = self._policy.choose_many(self._now, 1, domain, pending)
-            numbers = self._space.decode(choice.arm[0])
+        pending = map(self._numbers, self._failed + unknown)
+        given = {name: self._fixed[name] for name in self._policy.space.axes if name in self._fixed}
+        fixed = {name: _number(self._parameters[name], value) for name, value in given.items()}
+        numbers = self._policy.choose(self._now, pending, fixed)
         found = {name: _value(one, numbers.get(name)) for name, one in self._parameters.items()} | self._fixed
         self._given.add(self._values(found))
         self._completed.discard(self._values(found))
@@ -182,11 +175,10 @@ class BanditNode(ExternalGenerationNode):
     def _values(self, parameters: _Values) -> tuple[Any, ...]:
         return tuple(parameters.get(name) for name in self._parameters)
 
-    def _point(self, values: _Values) -> Tensor:
-        """The point (1, d) of these values; one that is missing or has no place lies in the middle of all."""
+    def _numbers(self, values: _Values) -> dict[str, float]:
+        """The numbers of these values; NaN for one that is missing."""
         values = {**self._filled, **values}
-        numbers = {name: _number(self._parameters[name], values.get(name)) for name in self._axes}
-        return self._space.encode(numbers).unsqueeze(0)
+        return {name: _number(self._parameters[name], values.get(name)) for name in self._policy.space.axes}
 
     def _time_of(self, trial: BaseTrial) -> float:
         if self._time == "number":

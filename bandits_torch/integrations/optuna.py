@@ -14,12 +14,11 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
-from torch import Tensor
 
 from bandits_torch import recipes, validation
 from bandits_torch.integrations import RECENT
-from bandits_torch.mixed_points import Axis, Space, policy_over
-from bandits_torch.policies.policy import Observation, Pending, Policy
+from bandits_torch.mixed_points import Axis, Space, SpacePolicy
+from bandits_torch.policies.policy import Policy
 
 __all__ = ["BanditSampler"]
 _SEEN = (TrialState.COMPLETE, TrialState.PRUNED, TrialState.RUNNING)
@@ -82,7 +81,7 @@ class BanditSampler(BaseSampler):
         self._turn = threading.RLock()  # the threads of ``n_jobs`` share the sampler
         self._study = ""
         self._axes: dict[str, Axis] = {}
-        self._asked: dict[int, Tensor] = {}
+        self._asked: dict[int, Mapping[str, float]] = {}
         # The start of each trial asked or learned. Together they identify the study.
         self._begun: dict[int, Any] = {}
 
@@ -133,7 +132,6 @@ class BanditSampler(BaseSampler):
             failed = [t for t in ended if t.number not in self._learned]
             running = [t for t in trials if t.state == TrialState.RUNNING and t.number != trial.number]
             running = [t for t in running if t.number in self._asked or t.params]
-            pending = [Pending(now, self._point(t)) for t in failed + running]
             ranges = {name: _ends(latest[name]) for name, axis in axes.items() if not axis.choices}
             held = axes.keys() - search_space.keys()  # of one value now, or set by another sampler
             last = [(name, t) for t in trials for name in t.params if name in held]
@@ -142,14 +140,8 @@ class BanditSampler(BaseSampler):
                 if name in search_space:
                     low, high = _ends(search_space[name])
                     values[name] = min(max(search_space[name].to_internal_repr(value), low), high)
-            if values.keys() == axes.keys():  # nothing is left to choose
-                point = self._space.encode(values).unsqueeze(0)
-            else:
-                domain = self._space.domain(ranges, values)
-                (choice,) = self._policy.choose_many(now, 1, domain, pending)
-                point = choice.arm
-            self._asked[trial.number] = self._space.snap(point)
-            numbers = self._space.decode(self._asked[trial.number][0])
+            numbers = self._policy.choose(now, map(self._numbers, failed + running), values, ranges)
+            self._asked[trial.number] = numbers
             return {name: _value(given, numbers[name]) for name, given in search_space.items()}
 
     def sample_independent(
@@ -168,11 +160,9 @@ class BanditSampler(BaseSampler):
     # -- the policy ------------------------------------------------------------------------------------
 
     def _begin(self, study: str, axes: dict[str, Axis]) -> None:
-        space = Space(axes)
-        self._policy = policy_over(  # first: it may raise
-            space, self._build, initial=self._startup, seed=self._seed, standardise=self._standardise
-        )
-        self._study, self._axes, self._space = study, axes, space
+        # First the policy: it may raise.
+        self._policy = SpacePolicy(Space(axes), self._build, self._startup, self._seed, self._standardise)
+        self._study, self._axes = study, axes
         self._learned: set[int] = set()
         self._asked, self._begun = {}, {}
         self._now, self._values = -math.inf, (math.inf, -math.inf)
@@ -193,22 +183,20 @@ class BanditSampler(BaseSampler):
         largest = validation.largest_reward(torch.float64)
         reward = min(max(-value if direction == StudyDirection.MINIMIZE else value, -largest), largest)
         time = self._time_of(trial)
-        self._policy.learn(Observation(time, self._point(trial), torch.tensor([reward], dtype=torch.float64)))
+        self._policy.learn(time, self._numbers(trial), reward)
         self._learned.add(trial.number)
         self._begun[trial.number] = trial.datetime_start
         self._asked.pop(trial.number, None)
         self._now = max(self._now, time)
 
-    def _point(self, trial: FrozenTrial) -> Tensor:
-        """The point (1, d) of a trial; for a running one the sampled point, with the values it has suggested since."""
-        known = self._space.decode(self._asked[trial.number][0]) if trial.number in self._asked else {}
-        if trial.state != TrialState.RUNNING:
-            known = {}
+    def _numbers(self, trial: FrozenTrial) -> dict[str, float]:
+        """The numbers of a trial's values; of a running one those sampled, or suggested since."""
+        known = dict(self._asked.get(trial.number, {})) if trial.state == TrialState.RUNNING else {}
         for name, value in trial.params.items():
             given = trial.distributions[name]
             if name in self._axes and _choices(given) == self._axes[name].choices:
                 known[name] = given.to_internal_repr(value)
-        return self._space.encode(known).unsqueeze(0)
+        return known
 
     def _time_of(self, trial: FrozenTrial) -> float:
         if self._time == "number":

@@ -79,7 +79,7 @@ def test_values_are_of_every_kind_of_parameter_and_come_back_as_they_were():
         assert 1 <= values["layers"] <= 6
         assert values["kind"] in ("a", "b", "c")
         assert values["size"] in (8, 64, 512)
-        numbers = node._space.decode(one.arm[0])
+        numbers = node._policy.space.decode(one.arm[0])
         assert numbers["x"] == pytest.approx(values["x"])
         assert numbers["rate"] == pytest.approx(values["rate"])
         assert "abc"[int(numbers["kind"])] == values["kind"]

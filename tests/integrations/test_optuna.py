@@ -134,7 +134,7 @@ def test_conditional_parameters_are_learned_in_the_middle_where_they_play_no_par
     assert len(policy.learned) == 12
     order = list(study.sampler._axes)
     for one, trial in zip(policy.learned, study.trials, strict=False):
-        values = study.sampler._space.columns
+        values = study.sampler._policy.space.columns
         inactive = {"rate", "depth"} - set(trial.params)
         assert len(inactive) == 1
         for name in inactive:
@@ -184,8 +184,7 @@ def test_a_parameter_that_another_sampler_has_fixed_keeps_its_value():
 
     study.optimize(objective, n_trials=3)
     study.ask().suggest_float("y", 0, 1)
-    (x,) = (sampler._asked[3][0, sampler._space.columns["x"]]).tolist()
-    assert x == pytest.approx(0.9)
+    assert sampler._asked[3]["x"] == pytest.approx(0.9)
 
 
 @pytest.mark.parametrize("given", [{"x": 0.9}, {"kind": "a"}, {"x": 2.0}, {"x": 0.1, "y": 3, "kind": "a"}])
@@ -199,7 +198,7 @@ def test_the_values_of_an_enqueued_trial_are_known_when_the_others_are_sampled(g
     trial = study.ask(space)
     trial.suggest_float("new", 0, 1)  # Optuna asks the sampler as soon as a value is not given
     params = trial.params
-    asked = sampler._space.decode(sampler._asked[1][0])
+    asked = sampler._asked[1]
     assert asked["x"] == pytest.approx(min(params["x"], 1.0))
     assert (asked["y"], "ab"[int(asked["kind"])]) == (params["y"], params["kind"])
 
