@@ -89,7 +89,7 @@ def auto_over_points(
     if kernel is not None:
         lengthscales[1], noises[1] = _given_scales(domain, kernel, noise_variance)
     else:
-        validation.require(noise_variance is None, "noise_variance", noise_variance, "None without a kernel")
+        _left_out("None without a kernel", noise_variance=noise_variance)
     grid = _over_time(lengthscales, noises)
     members = PointMembers(domain.bounds, *grid, replicates=replicates, capacity=capacity)
     if isinstance(search, Mapping):
@@ -195,6 +195,7 @@ _AT_ONCE = 6  # most looks within c sqrt(t + 300) steps if a kernel relates arms
 _WIDE = 2.0  # ``wide`` of ``ModelAveraging``, with a kernel
 _LEAST = 1e-6  # share of the history's variance, added to the residual variance of cycles
 _SHARE = 0.1  # of the traffic, for a control
+_DEFAULTS = {"control_share": _SHARE, "plausible": PLAUSIBLE, "prior_mean": 0.0}  # others: None
 _FEW = 16  # without a kernel, up to this number of arms all are tried, with features or not
 
 
@@ -296,21 +297,17 @@ def auto(
     sharing: dict[str, Any] = {"share": share, "behind": behind}
     policy: Policy
     if control is None:
-        left = control_share == _SHARE
-        validation.require(left, "control_share", control_share, f"{_SHARE} without a control")
+        _left_out(f"{_SHARE} without a control", control_share=control_share)
     if setup.domain is not None:
         past = {"log": log, "history": history, "history_times": history_times}
         _left_out("None if the choices are a Domain", control=control, **past)
         _left_out("left out over a Domain, where a context is a fixed feature", **of_contexts)
         without = isinstance(cycles, str | None) and not checked_periods(cycles)
         validation.require(without, "cycles", cycles, f"{FIND!r} or None if the choices are a Domain")
-        kernel, prior_mean = setup.kernel, setup.prior_mean
-        validation.require(
-            plausible == PLAUSIBLE, "plausible", plausible, "left at its default over a Domain"
-        )
+        _left_out("left at its default over a Domain", plausible=plausible)
+        _left_out("0 over a Domain, where it is learned", prior_mean=setup.prior_mean)
+        kernel = setup.kernel
         validation.require(not isinstance(kernel, Tensor), "kernel", kernel, "a kernel over points, or None")
-        zero = _is_zero(prior_mean)
-        validation.require(zero, "prior_mean", prior_mean, "0 over a Domain, where it is learned")
         policy = auto_over_points(
             setup.domain,
             cast(Kernel | None, kernel),
@@ -332,24 +329,26 @@ def auto(
         if under_contexts:
             given = None if known is None else cycles
             _left_out("None under contexts", history=history, cycles=given, control=control)
-            under = _under_contexts(setup, features, of_contexts, settings | sharing)
-            if log is not None:
-                _learn_log(under, log, features)
-            return under
-        _left_out("None without a context (context_dim 0)", **of_contexts)
-        of_kernel = isinstance(cycles, Cycles)  # its noise variance was estimated without the cycles
-        policy = _over_arms(setup, features, kernel, prior_mean, known, of_kernel, control, settings, sharing)
+            policy = _under_contexts(setup, features, of_contexts, settings | sharing)
+        else:
+            _left_out("None without a context (context_dim 0)", **of_contexts)
+            of_kernel = isinstance(cycles, Cycles)  # its noise variance was estimated without the cycles
+            policy = _over_arms(
+                setup, features, kernel, prior_mean, known, of_kernel, control, settings, sharing
+            )
         if log is not None:
             _learn_log(policy, log, features)
         if control is not None:
-            return ControlledPolicy(policy, control, control_share, **setup.seeds)
+            policy = ControlledPolicy(policy, control, control_share, **setup.seeds)
     return CostlyMoves(policy, setup.domain, search=setup.point_search, **moves) if moves_cost else policy
 
 
 def _left_out(expected: str, **given: Any) -> None:
-    """Raise a ValueError that names the first of these arguments that is not None."""
+    """Raise a ValueError that names the first of these arguments that is not at its default."""
     for name, value in given.items():
-        validation.require(value is None, name, value, expected)
+        usual = _DEFAULTS.get(name)
+        same = value is None if usual is None else not isinstance(value, Tensor) and value == usual
+        validation.require(same, name, value, expected)
 
 
 def _prior_of(setup: Setup, history: Tensor | None) -> tuple[Tensor, Kernel | Tensor | None, Number | Tensor]:
@@ -369,9 +368,8 @@ def _prior_of(setup: Setup, history: Tensor | None) -> tuple[Tensor, Kernel | Te
         real = not (isinstance(one, Tensor) and one.is_complex())
         validation.require(real, name, getattr(one, "dtype", None), "real numbers")
     if history is not None:
-        validation.require(kernel is None, "kernel", kernel, "None with a history, which determines it")
-        zero = _is_zero(prior_mean)
-        validation.require(zero, "prior_mean", prior_mean, "0 with a history, which determines it")
+        _left_out("None with a history, which determines it", kernel=kernel)
+        _left_out("0 with a history, which determines it", prior_mean=prior_mean)
         validation.of_shape("history", history, ("T", len(features)), note=", a column for each arm")
         past = history.to(features)
         try:
@@ -380,9 +378,9 @@ def _prior_of(setup: Setup, history: Tensor | None) -> tuple[Tensor, Kernel | Te
             raise ValueError(f"history: {error}") from error
         differ = bool(kernel.diagonal().mean() > 0)
         validation.require(differ, "history", history, "of rewards that differ within an arm")
-    used, expected = kernel is not None, "None if neither kernel nor history is given"
-    validation.require(used or noise_variance is None, "noise_variance", noise_variance, expected)
-    validation.require(used or _is_zero(prior_mean), "prior_mean", prior_mean, "0 if no kernel is given")
+    if kernel is None:
+        _left_out("None if neither kernel nor history is given", noise_variance=noise_variance)
+        _left_out("0 if no kernel is given", prior_mean=prior_mean)
     if noise_variance is not None:
         noise = inputs.noise_over(features, noise_variance)
         validation.of_shape("noise_variance", noise, (), (setup.replicates,))
@@ -472,10 +470,9 @@ def _under_contexts(
     validation.require(both, "context_kernel", context_kernel, "given if kernel is, and only then")
     width, plausible, look_again = (own.pop(name) for name in ("width", "plausible", "look_again"))
     if contexts is None:
-        for name, value, usual in (("plausible", plausible, PLAUSIBLE), ("look_again", look_again or 0, 0)):
-            validation.require(value == usual, name, value, f"{usual} if contexts are not listed")
-        mean, expected = setup.prior_mean, "0 if contexts are not listed: it is learned"
-        validation.require(_is_zero(mean), "prior_mean", mean, expected)
+        _left_out(f"{PLAUSIBLE} if contexts are not listed", plausible=plausible)
+        _left_out("0 if contexts are not listed", look_again=look_again or None)
+        _left_out("0 if contexts are not listed: it is learned", prior_mean=setup.prior_mean)
         width = 1.0 if width is None else width
         return _under_any_context(setup, arms, c, context_kernel, matters, width, own)
     kernel, mean, contexts = setup.kernel, setup.prior_mean, contexts.to(arms)
@@ -494,11 +491,6 @@ def _under_contexts(
     pairs = pairs_of(arms, contexts)
     policy = _policy(pairs, groups, mean, setup.replicates, None, None, settings, own)
     return PairAveraging(policy, arms, contexts)
-
-
-def _is_zero(prior_mean: Number) -> bool:
-    """Whether the prior mean is the default, 0."""
-    return not isinstance(prior_mean, Tensor) and prior_mean == 0.0
 
 
 def _cycles(
