@@ -48,7 +48,6 @@ from bandits_torch.policies.forgetting import (
     CANDIDATES,
     EventTriggeredRestart,
     ForgettingRule,
-    KeepEverything,
     LikelihoodWindow,
     PeriodicRestart,
     SlidingWindow,
@@ -63,7 +62,6 @@ from bandits_torch.recipes.parts import (
     as_width,
     bayesian_width,
     drifting,
-    exponential_forgetting,
     in_float64,
     kernel_over_arms,
     memory_length,
@@ -73,6 +71,7 @@ from bandits_torch.recipes.parts import (
     over_arms,
     policy_over,
     steepness,
+    with_forgetting,
 )
 from bandits_torch.recipes.registration import GP, OWN_WIDTH_AND_CONSTANT, RUN, Number, Setup, recipe
 from bandits_torch.theory.prior_widths import CGPUCBWidth, PosteriorSafetyWidth
@@ -283,20 +282,26 @@ def tv_gp_ucb(
     Raises ValueError for any other ``time_kernel``, and for a ``stale`` that is not > 0 or has no effect.
     """
     time_kernel = as_time_kernel(time_kernel, forgetting_rate)
-    rule: ForgettingRule | None = None
+    rule: ForgettingRule | None
     if isinstance(stale, str):
         validation.require(stale == "wasserstein", "stale", stale, "a tolerance, 'wasserstein' or None")
         drops = setup.domain is not None and time_kernel is not None
         validation.require(drops, "stale", stale, "the default or None, except under drift over a domain")
         rule = WassersteinForgetting()
-    elif stale is not None:  # the default takes effect only over points with exponential forgetting
-        validation.positive("stale", stale)
+    else:
         drops = setup.domain is not None and isinstance(time_kernel, ExponentialForgettingKernel)
-        expected = "the default or None, except under exponential forgetting over a domain"
-        validation.require(drops or stale == STALE, "stale", stale, expected)
-        rule = StaleObservations(stale) if drops else None
+        rule = _stale(stale, drops, "except under exponential forgetting over a domain")
     setup = setup if time_kernel is None else drifting(setup, time_kernel)
     return _gp_ucb(setup, delta, width, rule)
+
+
+def _stale(stale: float | None, drops: bool, except_where: str) -> StaleObservations | None:
+    """The rule that drops stale observations; None if it would have no effect, and the tolerance is the default."""
+    if stale is None:
+        return None
+    validation.positive("stale", stale)
+    validation.require(drops or stale == STALE, "stale", stale, f"the default or None, {except_where}")
+    return StaleObservations(stale) if drops else None
 
 
 @recipe(takes=GP, points=True, race=OWN_WIDTH_AND_CONSTANT)
@@ -336,11 +341,8 @@ def band_gp_ucb(
 
     Raises ValueError for fewer than 1/delta - 1 ``draws``.
     """
-    validation.below_one("forgetting_rate", forgetting_rate)
-    band = SimultaneousBand(delta, draws)
-    if forgetting_rate:
-        setup = drifting(setup, exponential_forgetting(forgetting_rate))
-    return policy_over(setup, model_over(setup), band)
+    setup = with_forgetting(setup, forgetting_rate)
+    return policy_over(setup, model_over(setup), SimultaneousBand(delta, draws))
 
 
 @recipe(takes=_ARMS, seeded=True, quick={"forgetting_rate": 0.1})
@@ -355,8 +357,7 @@ def predictive_sampling(setup: Setup, *, forgetting_rate: float = 0.03, interval
 
     Raises ValueError unless 0 <= ``forgetting_rate`` < 1 and ``interval`` > 0.
     """
-    if validation.below_one("forgetting_rate", forgetting_rate):
-        setup = drifting(setup, exponential_forgetting(forgetting_rate))
+    setup = with_forgetting(setup, forgetting_rate)
     model = cast(ArmGP, model_over(setup))
     return policy_over(setup, model, PredictiveSampling(model, interval))
 
@@ -387,17 +388,14 @@ def _safe_parts(
     if least_reward is not None:
         limits["reward"] = (validation.finite_number("least_reward", least_reward), math.inf)
     validation.require(len(limits) > 0, "constraints", constraints, "given, unless least_reward is")
-    rates = {"reward": validation.below_one("forgetting_rate", forgetting_rate)}
+    rates = {"reward": forgetting_rate}
     setups = {"reward": setup}
     for one in given:
         given_or_that_of_reward = {"kernel": one.kernel, "noise_variance": one.noise_variance}
         own = {name: value for name, value in given_or_that_of_reward.items() if value is not None}
         setups[one.name] = replace(setup, prior_mean=cast(Number, one.prior_mean), **cast(Any, own))
         rates[one.name] = forgetting_rate if one.forgetting_rate is None else one.forgetting_rate
-    models = {
-        name: model_over(drifting(its, exponential_forgetting(rates[name])) if rates[name] else its)
-        for name, its in setups.items()
-    }
+    models = {name: model_over(with_forgetting(its, rates[name])) for name, its in setups.items()}
     model = models.pop("reward")
     if safety_width is not None and not isinstance(safety_width, Width):
         validation.non_negative("safety_width", safety_width)
@@ -480,13 +478,8 @@ def _under_contexts(
 ) -> Policy:
     """GP-UCB over pairs of arm and context, and over time."""
     drops = isinstance(time_kernel, ExponentialForgettingKernel) and window is None and contexts is None
-    if stale is not None:
-        validation.positive("stale", stale)
-        expected = "the default or None, with a window, contexts, or no exponential forgetting"
-        validation.require(stale == STALE or drops, "stale", stale, expected)
-    rule: ForgettingRule = KeepEverything() if window is None else SlidingWindow(window)
-    if stale is not None and drops:
-        rule = StaleObservations(stale)
+    rule: ForgettingRule | None = None if window is None else SlidingWindow(window)
+    rule = _stale(stale, drops, "with a window, contexts, or no exponential forgetting") or rule
     arms = setup.features
     validation.of_shape("arms", arms, ("N", "d"), note=", the same in all replicates")
     kernel, arms = kernel_over_arms(setup, arms)

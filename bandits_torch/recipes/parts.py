@@ -141,7 +141,7 @@ def as_time_kernel(time_kernel: Kernel | str | None, forgetting_rate: float = 0.
     """The kernel over time that a text names (``tv_gp_ucb``); a kernel unchanged; for None exponential forgetting, or
     None at rate 0. Raises ValueError for others."""
     if time_kernel is None and forgetting_rate != 0:
-        return exponential_forgetting(forgetting_rate)
+        return ExponentialForgettingKernel(in_float64("forgetting_rate", forgetting_rate))
     if not isinstance(time_kernel, str):
         return time_kernel
     kernels = []
@@ -311,9 +311,11 @@ def _static(setup: Setup) -> Kernel:
     return kernel
 
 
-def exponential_forgetting(forgetting_rate: float) -> ExponentialForgettingKernel:
-    """The kernel (1 - eps)^{|t - t'|/2} for eps = ``forgetting_rate``."""
-    return ExponentialForgettingKernel(in_float64("forgetting_rate", forgetting_rate))
+def with_forgetting(setup: Setup, forgetting_rate: float) -> Setup:
+    """The setup with its kernel times (1 - eps)^{|t - t'|/2} for eps = ``forgetting_rate``; unchanged at rate 0."""
+    if validation.below_one("forgetting_rate", forgetting_rate) == 0:
+        return setup
+    return drifting(setup, ExponentialForgettingKernel(in_float64("forgetting_rate", forgetting_rate)))
 
 
 def in_float64(name: str, value: float) -> Tensor:
