@@ -55,22 +55,19 @@ class Question:
 class AskTell(Watched, Described):
     """Turns a policy's choices into numbered questions. A reward needs only the number of its question.
 
-    * Late or out of order: ``tell`` passes time, arm and ``why`` of the choice to the policy, which learns the reward
-      as ``Policy`` describes. A policy that cannot learn it raises ValueError, with nothing changed: ``drop`` the
-      question.
+    * Late or out of order: the policy learns the reward as of the time of its question (``Policy``). One that cannot
+      raises ValueError, with nothing changed: ``drop`` the question.
     * Twice: the first reward counts; a later ``tell`` of the same number is ignored and returns False.
-    * Several at once: later choices count open questions as pending pulls (``Policy.choose_many``). A model conditions
-      its variance on them at once, while its mean waits for the rewards, so q open questions differ unless one is worth
-      asking twice.
+    * Several at once: open questions are pending pulls (``Policy.choose_many``). They lower the variance and leave the
+      mean, so q open questions differ unless one is worth asking twice.
     * Never: ``drop`` a question that nobody will answer. Until then it is pending and adds a step to every choice.
-    * Threads: calls run one at a time, and numbers are unique. ``copy.deepcopy``, ``pickle`` and ``copy.copy`` wait for
-      their turn, too, and make independent copies.
+    * Threads: calls run one at a time. Copies (``copy``, ``pickle``) wait for their turn and are independent.
     * Interrupts: a KeyboardInterrupt within ``tell`` may leave a reward half learned; then load the last save.
     * CPU threads: a call uses one thread if its step is small; a number that you set yourself stays (see ``run``).
     * Forks: in the child, calls that change anything raise RuntimeError, because the child would repeat the parent's
       questions and random numbers. They work again once the child has loaded the file that the processes share.
 
-    Its state is the policy's state, the open questions and their history. It moves between processes as a policy does::
+    It moves between processes as a policy does, with its open questions and their history::
 
         live = AskTell(recipes.tv_gp_ucb(arms, kernel, noise_variance))
         load_policy(path, live)
@@ -302,18 +299,17 @@ class AskTell(Watched, Described):
     ) -> Question | tuple[Question, ...]:
         """Choose at ``time`` among the arms with ``available`` True; see ``Policy.choose_many``.
 
-        ``time``: a number, or a date (``time_unit``).
+        Args:
+            time: a number, or a date (``time_unit``).
+            available: over arms, a mask, also as a list of booleans or of names, or a ``Series`` of booleans by name,
+                or an ``ArmContext``; over a domain, the ``Domain`` of this step, or settings by name that are fixed (a
+                value) or narrower (``(low, high)``).
+            context: over arms, the context of the step: a number, numbers (c,) or (S, c), or one of ``context_names``.
+                The reward is learned with it, whenever it is told.
+            count: q >= 1 questions, returned as a tuple, as in repeated calls. None: a single question.
 
-        ``available``: over arms, a mask, also as a list of booleans or of names, or a ``Series`` of booleans by name,
-        or the step's ``ArmContext``; over a domain, the ``Domain`` of this step, or settings by name that are fixed (a
-        value) or narrower (``(low, high)``).
-
-        ``context``: over arms, the context of the step instead of an ``ArmContext``: a number, numbers (c,) or (S, c),
-        or one of ``context_names``. The reward is learned with it, whenever it is told.
-
-        ``count``: q >= 1 questions, returned as a tuple. Each counts those before it and all open ones as pending, as
-        in repeated calls. None: a single question. Cost: a step for each question asked or open, and a copy of the
-        belief if any is open. Raises ValueError as ``Policy.choose_many``, with nothing asked.
+        Cost: a step for each question asked or open, and a copy of the belief if any is open. Raises ValueError as
+        ``Policy.choose_many``, with nothing asked.
         """
         with self._turn, self._fitting():
             pending = [one for one in self._open.values() if _BEFORE not in one.why]
@@ -324,8 +320,7 @@ class AskTell(Watched, Described):
                 if context is not None:
                     bare = not isinstance(available, ArmContext)
                     validation.require(bare, "context", context, "None together with an ArmContext")
-                    read = cast(ArmContext, border.context_of(context, self.context_names))
-                    available = replace(read, available=available)
+                    available = replace(border.context_of(context, self.context_names), available=available)
                 elif not isinstance(available, ArmContext):
                     self._needs_no_context()
                 available = self._roster.of_those_here(available)
@@ -444,13 +439,13 @@ class AskTell(Watched, Described):
         """Posterior mean and standard deviation of every arm's expected reward at time ``at``, (S, N) each, in units of
         reward; for binary rewards, of a probability, and for counts, of a rate.
 
-        ``at`` may lie in the future. How far ahead a prediction is informative depends on the kernel over time:
-        exponential forgetting returns to the prior mean, a cycle repeats. Open questions have no influence.
+        Open questions have no influence.
 
         Args:
-            at: a time, or a date. Only a policy that holds all rewards (``Policy.knows_past``) accepts a time before
-                the latest reward, and then predicts from all rewards, later ones too: an ``IndexPolicy`` that has
-                forgotten nothing, over points, under contexts that are not listed, or without drift.
+            at: a time, or a date; it may lie in the future. Only a policy that holds all rewards
+                (``Policy.knows_past``) accepts a time before the latest reward, and then predicts from later rewards,
+                too: an ``IndexPolicy`` that has forgotten nothing, over points, under contexts that are not listed, or
+                without drift.
             points: over a domain, (N, d) points, or a list of settings by name.
             context: the context to predict under, if steps have one: as for ``ask``, or an ``ArmContext``.
             latent: whether to predict log-odds (binary rewards) or the logarithm of the rate (counts), whose posterior
@@ -478,10 +473,10 @@ class AskTell(Watched, Described):
             known = not latent or hasattr(beliefs, "latent_marginals")
             validation.require(known, "latent", latent, "False unless rewards are binary or counts")
             marginals = beliefs.latent_marginals if latent else beliefs.marginals
-            context = border.context_of(context, self.context_names)
             if context is None:
                 self._needs_no_context()
             else:
+                context = border.context_of(context, self.context_names)
                 validation.require(inside.takes_contexts, "context", context, f"None: {self.name} takes none")
             mean, variance = marginals(at, points if context is None else context)
             return mean, variance.clamp_min(0.0).sqrt()

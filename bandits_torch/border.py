@@ -69,14 +69,15 @@ def mask_of_arms(available: Any, names: tuple[str, ...] | None, num_arms: int) -
     return torch.tensor([name in given for name in names])
 
 
-def context_of(context: Any, names: tuple[str, ...] | None) -> ArmContext | None:
-    """The ``ArmContext`` for a number, numbers, or a listed context's name; an ``ArmContext`` or None unchanged."""
-    if context is None or isinstance(context, ArmContext):
+def context_of(context: Any, names: tuple[str, ...] | None) -> ArmContext:
+    """The ``ArmContext`` for a number, numbers, or a listed context's name; an ``ArmContext`` unchanged."""
+    if isinstance(context, ArmContext):
         return context
     if isinstance(context, str):
-        validation.require(names is not None, "context", context, "numbers: contexts have no names")
-        validation.known_names("context", [context], cast(tuple[str, ...], names))
-        context = cast(tuple[str, ...], names).index(context)
+        if names is None:
+            raise ValueError(f"context must be numbers: contexts have no names, got {context!r}")
+        validation.known_names("context", [context], names)
+        context = names.index(context)
     if not isinstance(context, Tensor):
         try:
             context = torch.from_numpy(np.array(context, dtype=np.float64))  # a copy: theirs may be read-only

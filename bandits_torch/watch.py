@@ -59,13 +59,12 @@ class ArmTest:
         up <- max(0, up + z - k),    down <- max(0, down - z - k),    for k = 1/2 and k = 1.
 
     A sum above 8.75 (k = 1/2: a small change) or 4.4 (k = 1: a large change) raises an alarm, and the test starts
-    again. Ranks, and so the rate of false alarms, do not depend on the unit or the distribution of rewards. Rewards
-    with only two values raise an alarm if the log-likelihood ratio of a change within the latest 100 rewards, as in
-    GLR-klUCB, exceeds 10.25 nats.
+    again. Ranks do not depend on the unit or the distribution of rewards. Rewards with only two values raise an alarm
+    if the log-likelihood ratio of a change within the latest 100 rewards, as in GLR-klUCB, exceeds 10.25 nats.
 
     While nothing changes, there is at most one false alarm in 10 000 rewards on average
-    (``tests/test_watch_alarms.py``; 0.6 in a simulation of 3 10^6 rewards). For each further nat beyond a limit, an
-    alarm is rarer by a factor of at least e^0.85; a unit of a sum counts as 2 k nats.
+    (``tests/test_watch_alarms.py``). For each further nat beyond a limit, an alarm is rarer by a factor of at least
+    e^0.85; a unit of a sum counts as 2 k nats.
 
     Cost: a few microseconds a reward, some 50 if rewards have two values, and some 10 kB. Source: CUSUM (Page 1954) of
     the normal scores of sequential ranks (McDonald 1990; Lombard & Van Zyl 2018), over a window; Besson et al. 2022 for
@@ -159,9 +158,7 @@ class Watch(HasState):
     """The record that a live system keeps of its questions, and its tests for changes. Choices do not depend on it.
 
     It keeps the latest ``keep`` questions with their rewards, how often and when each arm was played, and the latest
-    1000 alarms. The test of an arm (``ArmTest``) sees only the arm's rewards, so its rate of false alarms depends
-    neither on the number of arms nor on how they are chosen. If the policy itself tests for changes, its restarts are
-    recorded as alarms, too.
+    1000 alarms: those of each arm's ``ArmTest``, and the restarts of a policy that itself tests for changes.
 
     Args:
         policy: the policy that chooses.
@@ -312,17 +309,16 @@ class Watched:
         """The current posterior of every arm's expected reward: one row per arm (and replicate, if several).
 
         * ``arm``: name, or number.
-        * ``mean``, ``lower``, ``upper``: posterior mean of the expected reward, and the central interval that contains
-          the expected reward with probability ``level`` if the model is right; in units of reward.
+        * ``mean``, ``lower``, ``upper``: posterior mean of the expected reward, and its central interval of probability
+          ``level``; in units of reward.
         * ``probability_best``: the probability that the arm's expected reward is the largest among the arms that are
-          not retired, from 16 384 draws of the joint posterior (Sobol points, with their own generator); within 0.01.
-          NaN if more than 256 arms may still be the best, or under a context.
+          not retired, within 0.01 (16 384 Sobol draws). NaN if more than 256 arms may be the best, or under a context.
         * ``plays``, ``last_played``, ``unseen``: how many of the arm's rewards were told (those of a ``log`` do not
           count), when it was last played, and how long ago that is (if never, the time since the first question).
         * ``retired``: whether the arm is never asked again (``retire_arms``).
 
-        Values that a policy does not have are NaN: classical bandits have only means, of the arms that they have
-        played; random, EXP3.S, the OPKB family and policies over several priors have none.
+        What a policy does not know is NaN: classical bandits know only means of arms that they have played; random,
+        EXP3.S, the OPKB family and policies over several priors know none.
 
         Over a domain there is a row for each point whose reward was told among the questions kept (``keep``), with a
         column for each setting (``x0``, ``x1``, ... without names), the largest mean first. ``probability_best`` is
@@ -342,7 +338,8 @@ class Watched:
             watch, policy = self._watch, self.policy
             latest = max((time for time in (watch.now, self._latest) if time is not None), default=0.0)
             number = latest if at is None else self._times.read("at", at)[0]
-            context = border.context_of(context, self.context_names)
+            if context is not None:
+                context = border.context_of(context, self.context_names)
             inside = policy.innermost
             if policy.dim:
                 validation.require(context is None, "context", context, "None over a domain")
@@ -361,9 +358,8 @@ class Watched:
 
         * ``arm``: name, or number.
         * ``lift``: the arm's mean lift over the control, at the times when it was proposed; in units of reward.
-        * ``lower``, ``upper``: the interval that contains the lift with probability ``level`` at all times together, so
-          you may look as often as you like and stop at any time (``ControlledPolicy``). The probability is for each
-          arm; for m arms together, pass 1 - (1 - ``level``) / m.
+        * ``lower``, ``upper``: the interval that contains the arm's lift with probability ``level`` at all times
+          together, so you may stop at any time (``ControlledPolicy``). For m arms, pass 1 - (1 - ``level``) / m.
         * ``decided``: "better" or "worse" than the control if the interval excludes 0, else "open"; or "control".
         * ``compared``: the number of rewards compared, the control's included, at times when the arm was proposed.
         * ``retired``: whether the arm is never asked again (``retire_arms``).
@@ -502,14 +498,11 @@ class Watched:
         * ``once_in``: the strength of the alarm. If no arm changed, an alarm this strong would come once in this many
           rewards, or more rarely; the smallest value is 10 000.
 
-        The test compares each reward with the latest 100 of its arm since the arm's last alarm. It uses only ranks, so
-        the unit of rewards does not matter, and an outlier has little influence. A change takes at least three rewards
-        of its arm to be found, five if only twenty came before it, and more if fewer did. A jump of three noise
-        deviations after 50 rewards takes 5 (median). An arm that is not played raises no alarm. A slow drift raises one
-        once it has gone far enough. Contexts are not taken into account, so a spell of one context may raise one.
-
-        A policy's own test has its own rule and rate of alarms. Over a domain there is no other, because a setting is
-        seldom played twice.
+        The test (``ArmTest``) compares each reward with the latest 100 of its arm since the arm's last alarm, by ranks,
+        so an outlier has little influence. A change takes at least three rewards of its arm to be found, five if only
+        twenty came before it, and more if fewer did; a jump of three noise deviations after 50 rewards takes 5
+        (median). A slow drift raises an alarm once it has gone far enough, and so may a spell of one context. Over a
+        domain only a policy's own test raises alarms, because a setting is seldom played twice.
         """
         with self._turn.any_process():
             names = ["id", "time", "replicate", "arm", "own", "since", "before", "after", "once_in"]
@@ -535,8 +528,8 @@ class Watched:
     ) -> None:
         """Write beliefs, alarms, questions and rewards into one HTML file without scripts, which explains its terms.
 
-        The file is written atomically, so a browser or a web server may read it at any time. A service may write it
-        again and again in a separate thread; other calls wait only while the tables are made.
+        The file is written atomically, also again and again in a separate thread; other calls wait only while the
+        tables are made.
 
         Args:
             path: the file to write; an existing one is replaced.
