@@ -89,8 +89,7 @@ def context_of(context: Any, names: tuple[str, ...] | None) -> ArmContext:
 class Times:
     """Converts times to numbers and back; all times must be of the same kind as the first.
 
-    A date may be a ``datetime``, a ``date`` (its midnight), ``pandas.Timestamp``, ``numpy.datetime64`` or a string in
-    ISO 8601. Its number is the time since 1970 in ``time_unit``. Without a zone, every day has 24 hours. Dates are
+    The number of a date is the time since 1970 in ``time_unit``. Without a zone, every day has 24 hours. Dates are
     shown in the zone of the first.
 
     Args:

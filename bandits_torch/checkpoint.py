@@ -25,8 +25,8 @@ class RunCheckpoint:
     """Writes the state of a run to a file at intervals; does nothing for a path of None.
 
     The file holds all that changes in a run: policy, noise, record, and the state of torch's global generator, from
-    which BoTorch's Monte Carlo acquisition functions draw. It does not hold the problem, which depends only on the step
-    and the noise. A description of the run in the file prevents that another run continues from it.
+    which BoTorch's Monte Carlo acquisition functions draw. A description of the run prevents that another one continues
+    from it.
 
     Args:
         path: the file; None: no checkpoints.

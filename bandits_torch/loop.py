@@ -47,19 +47,17 @@ def run(
         every: steps between checkpoints; each writes and flushes the whole state (``RunCheckpoint``).
         capture: play many steps in one launch: on a GPU a CUDA graph; on a CPU a loop compiled by numba (the extra
             ``fast``) if it can play the policy, else plain calls of many steps. True: a suitable number of steps; an
-            integer: that number; "auto": as True, but single steps if the policy cannot be captured or single steps are
-            faster. The History is the same up to rounding. ``seconds`` spreads the time of a block evenly over its
-            steps, and bad rewards are found at the end of a block. For index policies over ``ArmGP`` and ``auto`` over
-            arms; the docs' page on GPUs says what cannot be captured. ``history.meta["steps"]`` says how this call
-            played steps.
+            integer: that number; "auto": as True, but single steps where they are faster or nothing else is possible.
+            For index policies over ``ArmGP`` and ``auto`` over arms; the docs' page on GPUs says what cannot be
+            captured. The History is the same up to rounding, and its ``meta["steps"]`` says how steps were played.
+            ``seconds`` spreads the time of a block over its steps, and bad rewards are found at its end.
 
     Cost: the costs of the policy, the problem and ``Recorder``.
 
-    CPU threads: a run uses one thread if a step reads fewer than two million numbers (``Policy.numbers_per_step``).
-    More threads would gain little, and could make a step tens of times slower if another process needs the cores.
-    Afterwards the number of threads is restored; other threads are not affected. A number that you set yourself stays:
-    by ``OMP_NUM_THREADS`` or ``MKL_NUM_THREADS``, or by ``torch.set_num_threads`` to another number than PyTorch's
-    default.
+    CPU threads: a run uses one thread if a step reads fewer than two million numbers (``Policy.numbers_per_step``),
+    because more could make it tens of times slower if another process needs the cores. Afterwards their number is
+    restored. A number that you set yourself stays: by ``OMP_NUM_THREADS``, ``MKL_NUM_THREADS`` or
+    ``torch.set_num_threads``.
 
     The same arguments give the same History, bit for bit, and a replicate gives the same run alone as in a batch. With
     another number of CPU threads (in operations on more than 32 768 numbers) or on a GPU, random numbers are the same,

@@ -45,13 +45,13 @@ _saved_as: WeakKeyDictionary[Any, dict[str, set[str]]] = WeakKeyDictionary()
 def save_policy(path: str | os.PathLike[str], policy: Policy | AskTell, *, overwrite: bool = False) -> None:
     """Write a policy (or an ``AskTell`` around one) to a file: its state and how it was built.
 
-    Every save has a number and a unique mark. An existing file must be the one that this policy loaded or saved last.
-    Otherwise another process has saved in the meantime, and its state would be lost: load the file and repeat the calls
-    made since. A symbolic link stays one, and a file keeps its mode.
+    An existing file must be the one that this policy loaded or saved last. Otherwise another process has saved in the
+    meantime, and its state would be lost: load the file and repeat the calls made since. A symbolic link stays one, and
+    a file keeps its mode.
 
-    A lock of the file's folder makes check and write one atomic step, and allows partial files of killed saves to be
-    removed. A save waits for another in the folder, and for a race or sweep that writes into it to end. On Windows, and
-    on file systems without locks, two saves within the same milliseconds may both be accepted.
+    A lock of the file's folder makes check and write one step: a save waits for another in the folder, and for a race
+    or sweep that writes into it to end. On Windows, and on file systems without locks, two saves within the same
+    milliseconds may both be accepted.
 
     Args:
         path: the file to write, atomically.

@@ -1,23 +1,5 @@
 """State that observations change. A class declares it once. It can then be saved, loaded, extended to more arms, reset
-in some replicates, and restored after provisional changes.
-
-``_fresh`` of a policy, or of a part of one, returns the attributes that observations change, with their initial values.
-``_parts`` names the attributes that are objects with a state::
-
-    class MovingAverage(Policy):
-        _parts = ("_streams",)
-        _mean: Tensor  # of every arm's rewards, (S, N)
-
-        def __init__(self, num_arms, replicates=1, *, seed=0):
-            self.num_arms, self.replicates = num_arms, replicates
-            self._streams = ReplicateStreams(seed, replicates, purpose="policy")
-            self._begin()
-
-        def _fresh(self):
-            return {"_mean": torch.zeros(self.replicates, self.num_arms)}
-
-``choose`` and ``learn`` then read and write ``self._mean``, in place or not.
-"""
+in some replicates, and restored after provisional changes."""
 
 from __future__ import annotations
 
@@ -34,8 +16,8 @@ from bandits_torch.streams import ReplicateStreams
 
 
 class HasState:
-    """Base class of objects that observations change. Their state consists of values, which ``_fresh`` names, and of
-    parts: attributes that are themselves objects with a state.
+    """Base class of objects that observations change. Their state consists of values, attributes that ``_fresh`` names,
+    and of parts: attributes that are themselves objects with a state. The constructor calls ``_begin``.
 
     A value is a tensor, a number, a word, None, or a dictionary, list or tuple of these. A dataclass among them is
     saved as the dictionary of its fields, and ``state_changed`` must convert it back. A part is a ``HasState``, a

@@ -2,10 +2,7 @@
 
 The file is a NumPy archive: ``np.load`` reads it. Each tensor is an array, named by its path in the state, such as
 ``policy/state/model/mean``. The array ``header`` holds JSON as bytes: the kind of the file, and all that is not a
-tensor. The archive's checksums detect damage.
-
-``torch.save`` and ``torch.load(weights_only=True)`` are not used: they do not detect a flipped bit in a tensor, and
-write the whole matrix with one of its rows.
+tensor. The archive's checksums detect damage, which ``torch.load`` does not.
 """
 
 from __future__ import annotations

@@ -31,9 +31,8 @@ class ReplicateStreams:
         seed: the run's seed, an integer >= 0.
         replicates: S, the number of streams.
         purpose: ``"noise"``, ``"problem"``, ``"policy"``, ``"sketch"``, ``"arms"`` (arms that all replicates share),
-            ``"schedule"`` (a policy's random schedules, drawn at different steps in each replicate),
-            ``"network"`` (initial weights of neural networks) or ``"control"`` (which steps play a control); streams of
-            different purposes are independent.
+            ``"schedule"`` (drawn at different steps in each replicate), ``"network"`` (initial weights) or
+            ``"control"`` (which steps play a control); streams of different purposes are independent.
         first: number of the first replicate, so ``first=k, replicates=1`` is replicate k alone.
         dtype, device: for the result. Numbers are drawn on the CPU in float64, so a GPU gets the same noise.
         like: a tensor whose dtype and device replace these.

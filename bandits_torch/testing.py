@@ -35,11 +35,9 @@ class RecipeLaws:
         name: the recipe's name, for ``recipes.build``.
         options: its options in these tests, in addition to its ``quick`` ones.
         horizon: number of steps of a run.
-        together: if not empty, the laws about restarts are skipped; say what replicates share or a reset keeps.
-        ordered: if not empty, the law about the order of arms is skipped; say why it matters beyond ties. A recipe that
-            draws random numbers also skips it.
-        scaled: if not empty, the law about the unit of rewards is skipped; say why the unit matters. A recipe not
-            registered as ``scale_free`` also skips it.
+        together: why the laws about restarts are skipped: what replicates share or a reset keeps.
+        ordered: why the law about the order of arms is skipped, as for recipes that draw random numbers.
+        scaled: why the law about the unit of rewards is skipped, as for recipes that are not ``scale_free``.
     """
 
     name: ClassVar[str]

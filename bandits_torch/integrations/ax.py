@@ -29,18 +29,17 @@ class BanditNode(ExternalGenerationNode):
 
     Every parameter has coordinates in the policy's unit cube: one for a range, its logarithm, an integer or an ordered
     choice (its rank), and one per value for other choices. Fixed and disabled parameters, and ``fixed_parameters`` of a
-    call, have their values. Points that are pending in Ax, or of trials that run, lower the variance
-    (``Policy.choose_many``) and leave the mean unchanged. Ax also calls a completed trial pending while any metric
-    lacks data; here such a trial is not pending. Points of the latest 50 trials that failed, were abandoned or stopped
-    early, or lack a value of at most 1e140 in size, count as pending, so they are not generated forever.
+    call, have their values. Points that are pending in Ax, or of trials that run, count as pending
+    (``Policy.choose_many``), but not those of completed trials. So do points of the latest 50 trials that failed, were
+    abandoned or stopped early, or lack a value of at most 1e140 in size, so they are not generated forever.
 
     If the objective's metric or direction, a parameter's range or choices, or a value that was learned changes, all
     trials are learned again. A parameter that a trial lacks has its backfill value. A value without a place, such as
     one that is none of a parameter's choices, None, or 0 on a logarithmic scale, is learned in the middle of all.
 
     A point may be generated again, because the objective may have changed there. Standard errors in Ax's data are not
-    used. The node holds its policy in memory. Ax cannot save external nodes, so save the experiment with another
-    generation strategy. After loading, a new node learns the experiment's trials again.
+    used. Ax cannot save external nodes, so save the experiment with another generation strategy. After loading, a new
+    node learns the experiment's trials again.
 
     Args:
         policy: called with a ``Domain``, ``search`` and ``seed``; by default ``recipes.auto``. Other recipes take a

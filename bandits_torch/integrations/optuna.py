@@ -34,11 +34,10 @@ class BanditSampler(BaseSampler):
     values, the others are chosen for these. A new parameter is first sampled by ``independent_sampler``. Then the
     policy is built again over the larger cube and learns all trials again.
 
-    Running trials count as pending (``Policy.choose_many``): they lower the variance and leave the mean unchanged. So
-    ``n_jobs`` works, and so do several processes on one storage; a process sees which parameters the running trials of
-    the others have suggested. Failed and pruned trials are not learned, and pruners do not use the sampler. Those among
-    the latest 50 trials count as pending, so a point that fails is not sampled again and again. An infinite value
-    is learned as the worst (or best) finite value so far; until there is one, its trial also counts as pending.
+    Running trials count as pending (``Policy.choose_many``), so ``n_jobs`` works, and so do several processes on one
+    storage. Failed and pruned trials are not learned, and pruners do not use the sampler. Those among the latest 50
+    trials count as pending, so a point that fails is not sampled again and again. An infinite value is learned as the
+    worst (or best) finite value so far; until there is one, its trial also counts as pending.
 
     Args:
         policy: called with a ``Domain``, ``search`` and ``seed``; by default ``recipes.auto``. Other recipes, such as

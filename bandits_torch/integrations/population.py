@@ -268,11 +268,10 @@ def _neighbours(X: Tensor, distance: float, generator: torch.Generator) -> Tenso
 
 
 def levelled(time: Tensor, gain: Tensor) -> Tensor:
-    """Normal scores of gains among the gains of about the same time, (n,).
+    """Normal scores of gains among the gains of about the same time, (n,): the normal quantile of a gain's relative
+    rank among the gains whose stretches began at most 1.5 intervals before or after its own.
 
-    Gains shrink by orders of magnitude as training converges, and a run that collapses loses more than all others gain
-    together. Only the order of gains at the same time matters for a choice. So the score is the normal quantile of a
-    gain's relative rank among the gains whose stretches began at most 1.5 intervals before or after its own.
+    Gains shrink by orders of magnitude as training converges, but only their order at the same time matters.
 
     Args:
         time: (n,) in intervals.

@@ -40,16 +40,15 @@ _OF_A_STATE = ("of", "domain", "sign", "max_move", "move_price", "capacity")
 class TimeVaryingUCBGenerator(Generator):
     """Upper confidence bounds of the recipe ``auto`` over the variables; each shot is learned once.
 
-    It replaces Xopt's ``time_dependent_upper_confidence_bound``, which fits a new model to all data for every shot.
-    Kernels over time, length-scales, noise and unit are learned online. At most ``capacity`` shots are held, so the
-    cost of a shot does not grow. No initial data are needed: the first shots are Sobol points.
+    It replaces Xopt's ``time_dependent_upper_confidence_bound``, which fits a new model to all data for every shot. At
+    most ``capacity`` shots are held, so the cost of a shot does not grow. The first shots are Sobol points.
 
     With constraints, each constrained output has a separate model, and the generator maximises
 
         (upper bound of the objective in its learned unit) + sum_i ln P(constraint i holds),
 
-    so it avoids points that break a constraint with near certainty. This is no guarantee: shots may break constraints
-    that are still being learned. For limits that must hold use ``recipes.safe_gp_ucb``.
+    This is no guarantee: shots may break constraints that are still being learned. For limits that must hold use
+    ``recipes.safe_gp_ucb``.
 
     Rows without a finite objective, constraints and time are not learned. Those among the latest 50 rows count as
     pending (``Policy.choose_many``), so a shot that fails is not chosen again and again. If earlier data change
@@ -59,16 +58,14 @@ class TimeVaryingUCBGenerator(Generator):
         width: multiplies the standard deviation.
         clock: ``"shots"``, the number of a row; or ``"time"``, the column ``time`` of the data in seconds, as for
             Xopt's generator. The next shot is then expected ``added_time`` seconds from now.
-        max_travel_distances: how far each variable may move from one shot to the next, first from the last shot of the
-            data, as a share of its range, as in Xopt's generators. None: no limit. The first shot has no limit. A last
-            shot outside the ranges, because they have changed since, counts as the nearest point within them.
+        max_travel_distances: how far each variable may move from one shot to the next, as a share of its range, as in
+            Xopt's generators. None: no limit. A last shot outside the ranges counts as the nearest point within them.
         move_price: price of a move of a variable across its whole range, in units of the objective
             (``CostlyMoves``). Not with constraints, because staying at the previous shot may break them by now.
         capacity, options: see ``auto_over_points``; ``options`` such as ``{"refine_every": 10}``.
         seed: seed of all random numbers.
-        state: the learned state, in Xopt's YAML: after a reload the generator continues with the same bits. If the
-            YAML has another direction, other variables, outputs, ranges or ``capacity``, or other limits or prices of
-            moves, it learns the data again.
+        state: the learned state, in Xopt's YAML: after a reload the generator continues with the same bits, or learns
+            the data again if variables, outputs, the direction, ``capacity`` or moves have changed.
 
     Cost: a step of ``PointAveraging`` for each shot and each output.
 

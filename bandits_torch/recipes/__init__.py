@@ -1,15 +1,10 @@
 """The algorithms of the literature by name, composed of models, widths, acquisition functions and forgetting rules.
 
 A recipe is a function that builds a policy. It is called with a ``Setup``, as in ``sw_gp_ucb(setup, horizon=1000)``,
-or as ``recipe(arms, kernel, noise_variance, ...)`` with the other fields of the setup as keywords:
-
-* ``arms``: ``(N, d)`` features, or N; for many recipes also a ``Domain`` of points (``Recipe.points``);
-* ``kernel``: prior covariance over arms or points, without time (recipes with drift add the time kernel);
-  ``noise_variance``: lambda, a number or (S,). Recipes that do not use them do not require them;
-* ``replicates``, ``prior_mean``, ``form``, ``seed``, ``first_replicate``, ``learn_hyperparameters``, ``search``: see
-  ``Setup``. If some inputs matter far more than others, learn with a larger ``anisotropy`` (see ``learnable``).
-
-Keywords that several recipes share:
+or as ``recipe(arms, kernel, noise_variance, ...)`` with other fields of the ``Setup`` as keywords: ``prior_mean``,
+``replicates``, ``seed``, ``first_replicate``, ``form``, ``search``, ``learn_hyperparameters``. ``arms`` are its
+``choices``; recipes that do not use kernel and noise do not require them. Recipes for an unknown prior take a sequence
+of ``CandidatePrior``, ``priors``, instead of the kernel, the oracle the true ``prior``. Keywords of several recipes:
 
     symbol   keyword                meaning
     delta    delta                  failure probability
@@ -26,11 +21,8 @@ Keywords that several recipes share:
     c        context_dim            number of columns of a step's context
     h        context_kernel         kernel over contexts
 
-Recipes for an unknown prior take a sequence of ``CandidatePrior`` instead of the kernel (``unknown_prior``). The
-decorator ``recipe`` registers a recipe for command line, tests and leaderboard.
-
-An unknown or missing argument raises an error that names it; for an unknown one it suggests the closest name. The error
-is both a ValueError, as for every bad argument of this package, and a TypeError, as in Python.
+The decorator ``recipe`` registers a recipe for command line, tests and leaderboard. An unknown or missing argument
+raises an error that names it, both a ValueError and a TypeError.
 """
 
 from bandits_torch.recipes.adaptive import (

@@ -78,9 +78,8 @@ def master_gp_ucb(
 
     ``thresholds="theory"``: rho(t) = width_t sqrt(gamma_{t-1} ln(T/delta) / t), as in Lemma E.3, with the tests of Wei
     & Luo. ``"calibrated"`` or a ``MasterThresholds``: rho(t) from GP-UCB runs over the whole horizon on 16 draws of the
-    prior (``simulated_rate``); at T = 10 000 these runs take some seconds when the policy is built. All replicates
-    share one rho, for their largest B and mean noise. So a replicate played alone repeats its run only if all
-    replicates have the same B and noise.
+    prior (``simulated_rate``), some seconds at T = 10 000. All replicates share one rho, for their largest B and mean
+    noise; so a replicate alone repeats its run only if all have the same.
 
     Raises ValueError for other ``thresholds``.
     """
@@ -124,9 +123,8 @@ def dal(
 ) -> Policy:
     """Detection augmented learning around any stationary recipe (Gerogiannis et al. 2025, arXiv 2501.19401).
 
-    The base plays, some arms are tried in turn, and a likelihood ratio test of each arm's rewards resets the base. No
-    knowledge of the changes is needed. ``DetectionAugmented`` says which parts of the papers were read, and where the
-    constants come from. With a kernel, the arms tried in turn are picked one by one, each the most uncertain given
+    The base plays, some arms are tried in turn, and a likelihood ratio test of each arm's rewards resets the base
+    (``DetectionAugmented``). With a kernel, the arms tried in turn are picked one by one, each the most uncertain given
     those before, until no arm has more than half of the largest prior variance left. Without a kernel, all are tried.
 
     ``base``: the name of a recipe, or a function of a ``Setup``; a named recipe that takes ``horizon`` or ``width``

@@ -224,12 +224,12 @@ def auto(
 ) -> Policy:
     """Averages over kernels, noises and rates of change, weighted by how well each predicts; needs only the choices.
 
-    ``ModelAveraging`` weighs the members by their predictions. Given only the choices, multiplying or shifting rewards,
-    or another unit of time, does not change what it chooses. Without a kernel or history, all arms are tried eventually
-    if there are up to 16 or they have no features (``try_all``). Up to 500 arms, a quarter of the weight is then on
-    members whose rewards drift smoothly (``SmoothMembers``). Members with a given kernel, or a history's, have 9/10 of
-    the prior weight; the others limit the cost of a wrong one. Up to 500 arms there are also members with a kernel of
-    shorter range (``sharper``: length-scales divided by 3 and 5). Over a ``Domain`` it first avoids the ends of ranges.
+    Given only the choices, multiplying or shifting rewards, or another unit of time, does not change what it chooses.
+    Without a kernel or history, all arms are tried eventually if there are up to 16 or they have no features
+    (``try_all``); up to 500 arms, a quarter of the weight is then on members that drift smoothly (``SmoothMembers``).
+    Members with a given kernel, or a history's, have 9/10 of the prior weight; the others limit the cost of a wrong
+    one. Up to 500 arms there are also members with a kernel of shorter range (``sharper``). Over a ``Domain`` it first
+    avoids the ends of ranges.
 
     Args:
         kernel: None if unknown, else as for the other recipes.
@@ -240,19 +240,18 @@ def auto(
         history_times: (T,) times of its rows, in the policy's unit of time. None: the rows are one unit apart, the last
             at time 0, as in ``Replay``. Only cycles use them.
         cycles: one or several periods of the rewards, in units of time; ``"find"``: those found in the history
-            (``find_periods``); None: none. From a history each arm's cycle is fitted (``fit_cycles``), up to 500 arms.
-            Half of the prior weight is then on members with this cycle as prior mean (``CyclicMembers``) and the
-            covariance of the residuals. Without a history these members learn the cycles, up to 200 arms; one member
-            then takes as much memory as 25 others. ``Cycles``: known together with a ``kernel``, as in ``Replay``.
+            (``find_periods``); None: none. Half of the prior weight is then on members with cycles
+            (``CyclicMembers``). Each arm's cycle is fitted to a history (``fit_cycles``), up to 500 arms, or learned
+            without one, up to 200 arms; such a member takes as much memory as 25 others. ``Cycles``: known together
+            with a ``kernel``, as in ``Replay``.
         context_dim, context_kernel, contexts, matters: for steps with a context; see below.
         log: a ``Log`` of past pulls, drawn in any way. Each reward is learned with its time, in order, as if the policy
             had pulled the arm. Later times count in the same unit. ``reset`` forgets the log. Only over arms. It also
             sets the contexts if neither ``contexts`` nor ``context_dim`` is given.
         control: an arm with which the others are compared, among up to 200 arms. ``control_share`` of the traffic goes
-            to it at random (``ControlledPolicy``). Members learn a level that is common to all arms and changes faster
-            than their differences (``LevelMembers``). Arms are chosen by their lift over the control;
-            ``AskTell.lift`` shows lifts with intervals. A kernel or history sets the correlations of the arms'
-            differences. Means, unit and noise are learned, and cycles as part of the level.
+            to it at random, and arms are chosen by their lift over it (``ControlledPolicy``, ``AskTell.lift``). Members
+            learn a level, with its cycles, that is common to all arms (``LevelMembers``). A kernel or history sets only
+            the correlations of the arms' differences.
         control_share: in (0, 1/2].
         width: multiplies the mixture's standard deviation. None: 1.25; with a kernel or history 2 at every tenth
             choice; over a ``Domain`` and under contexts that are not listed 1.
@@ -277,8 +276,7 @@ def auto(
     all, and in which of its numbers do; ``matters`` names the columns that do. ``context_kernel`` is given if and only
     if ``kernel`` is. By default ``look_again`` is 7 for pairs with contexts that are only counted, and 12 if numbers or
     a kernel relate up to 64 pairs. With more pairs, and for contexts that are not listed, it is 0, because looks at
-    many related pairs cost too much while nothing changes. If it is given for more than 64 related pairs, there are at
-    most six looks within c sqrt(t + 300) steps, and a look is lost if no pair of the step's context is due.
+    many related pairs cost too much while nothing changes.
 
     Source: fixed share (Herbster & Warmuth 1998); the grids, the unit learned online and the checks are ours. No
     theorem bounds its regret. Raises ValueError for arguments that contradict each other or have no effect, and for

@@ -131,10 +131,9 @@ def gp_ts(
 
     Over arms, the decision set D_t is the set of arms. Over a domain, an optimiser searches all points for the maximum
     of the draw (``PathwisePointDraw``). Theorem 4 does not cover this: it needs finite grids D_t that come within
-    1/(B L t^2) of every point, because its bound contains ln |D_t|. ``grid_until=T`` plays on those grids in steps 1 to
-    T (``GridSearch``), for functions that do not change. One difference from the theorem remains: the prior term of the
-    draw consists of random features. |D_t| grows as t^(2 d): a few hundred steps can be played if d = 1, a few dozen if
-    d = 2.
+    1/(B L t^2) of every point. ``grid_until=T`` plays on those grids in steps 1 to T (``GridSearch``), for functions
+    that do not change; the prior term of the draw still consists of random features. |D_t| grows as t^(2 d): a few
+    hundred steps can be played if d = 1, a few dozen if d = 2.
 
     Raises ValueError for ``grid_until`` over arms, with a kernel over time, with constraints or with
     ``learn_hyperparameters``, and if D_T has more than a million points.
@@ -268,12 +267,11 @@ def tv_gp_ucb(
 ) -> Policy:
     """TV-GP-UCB: GP-UCB with the kernel k (1 - eps)^{|t - t'|/2}, eps the forgetting rate (Bogunovic et al. 2016).
 
-    ``time_kernel``: another kernel over time, which replaces ``forgetting_rate``. A Matern kernel suits a function that
-    changes smoothly, because it extrapolates trends. ``QuasiPeriodicKernel`` suits one with a daily cycle. Exponential
-    forgetting always predicts a return to the mean. Over arms the kernel must be a ``MarkovTimeKernel`` or have a state
-    space (``state_space_of``); with s numbers per arm a step costs O((s N)^2). It may also be a name and a number:
-    ``"quasi-periodic:24"`` and ``"periodic:24"`` (a period; the shape of the first changes over about five periods),
-    ``"matern-3/2:50"`` (a length-scale), ``"exponential:0.03"``, ``"wiener:0.01"``; ``+`` averages several.
+    ``time_kernel``: another kernel over time, which replaces ``forgetting_rate``: Matern for smooth changes, whose
+    trends it extrapolates, ``QuasiPeriodicKernel`` for cycles. Over arms it must be a ``MarkovTimeKernel`` or have a
+    state space (``state_space_of``); with s numbers per arm a step costs O((s N)^2). It may also be a name and a
+    number: ``"quasi-periodic:24"`` and ``"periodic:24"`` (a period; the shape of the first changes over about five
+    periods), ``"matern-3/2:50"`` (a length-scale), ``"exponential:0.03"``, ``"wiener:0.01"``; ``+`` averages several.
 
     ``stale``: over a domain, exponential forgetting drops an observation once it can change no mean by more than this
     many prior standard deviations (``StaleObservations``), so steps do not slow down. ``"wasserstein"`` drops
@@ -333,8 +331,8 @@ def band_gp_ucb(
     """TV-GP-UCB with the narrowest width that holds at all arms of a step at once, from draws of the joint posterior.
 
     A quantile replaces both union bounds in the confidence band of GP-UCB's proof (Srinivas et al. 2010, Lemma 5.1; see
-    ``SimultaneousBand``). The band uses the correlation of the arms, and holds at each step with probability 1 - delta,
-    not at all steps at once. It is about half as wide. Valid for draws of the prior; ``mean_excess`` bounds the regret.
+    ``SimultaneousBand``). The band is about half as wide. It holds at each step with probability 1 - delta, not at all
+    steps at once, and for draws of the prior; ``mean_excess`` bounds the regret.
 
     ``forgetting_rate``: epsilon of the kernel k (1 - eps)^{|t - t'|/2}, 0 for a function known not to change;
     ``draws``: M, draws of the posterior per step.
@@ -527,8 +525,8 @@ def _under_contexts(
 def cgp_ucb(setup: Setup, **options: Any) -> Policy:
     """CGP-UCB: GP-UCB over pairs of arm and context, given each step's context (Krause & Ong 2011, Algorithm 1).
 
-    ``choose`` and ``ask`` take an ``ArmContext`` of ``context_dim`` numbers. If arms are given as a number N, or with a
-    covariance matrix as kernel, their feature is their index. Without a context (``context_dim`` 0) it is GP-UCB.
+    ``choose`` and ``ask`` take an ``ArmContext`` of ``context_dim`` numbers; with 0 it is GP-UCB. If arms are given as
+    a number N, or with a covariance matrix as kernel, their feature is their index.
 
     ``context_kernel``: over contexts; ``combine``: how it is combined with the arms' kernel (``arm_context_kernel``);
     ``num_contexts``: the M of ``CGPUCBWidth``; ``window``: number of observations held, None for all. A window bounds
@@ -618,18 +616,16 @@ def bkb(
     """BKB: GP-UCB on a dictionary resampled by ridge leverage scores (Calandriello et al. 2019, Figure 1).
 
     The first arm is drawn uniformly. After each pull, every observation enters the new dictionary with probability qbar
-    sigma~^2 / lambda. ``preset="theory"`` takes qbar from their Theorem 1 and splits delta between dictionary and
-    width. The number of observations replaces ``horizon`` once it is larger (``LeverageSampling.theory``).
-    ``"practical"`` uses ``oversampling`` as qbar. ``dictionary="kept"`` is ours: draws are added to the current
-    dictionary, which changes little from step to step and is cheaper, but at a qbar of 5 often holds every arm pulled.
+    sigma~^2 / lambda. ``preset="theory"`` takes qbar from their Theorem 1, for at least ``horizon`` observations, and
+    splits delta between dictionary and width. ``"practical"`` uses ``oversampling`` as qbar. ``dictionary="kept"`` is
+    ours: draws are added to the current dictionary, which is cheaper, but at a qbar of 5 often holds every arm pulled.
     ``growth``: C, the information after which a dictionary is drawn again (``LeverageSampling``); None: 1, at every
     step, but 2 with ``"kept"`` and ``"practical"``; ``"theory"`` takes no other than 1. ``bound_is_guess``:
     ``rkhs_bound`` is a first guess, doubled while the data refute it (``BKBWidth``). ``chunk_size``: number of arms
     processed at a time when memory is short (``SketchedGP``).
 
-    Exact GP-UCB over ``ArmGP(form="factor")`` reads u N numbers per step, with u distinct arms pulled. Prefer it until
-    u is many times the dictionary's size, or u N numbers do not fit into memory. ``bbkb`` scores all arms at few steps
-    only. Prefer it for hundreds of thousands of arms, or for late rewards.
+    Prefer exact GP-UCB over ``ArmGP(form="factor")`` until the distinct arms pulled are many times the dictionary's
+    size, and ``bbkb`` for hundreds of thousands of arms or for late rewards.
 
     Raises ValueError for any other ``preset`` or ``dictionary``, and a ``growth`` above 1 with ``preset="theory"``.
     """
@@ -642,8 +638,8 @@ def bkb(
 def bbkb(setup: Setup, *, growth: float = 5.0, **options: Any) -> Policy:
     """Batch BKB: means frozen until the accumulated variance exceeds ``growth`` (Calandriello et al. 2020).
 
-    ``preset="theory"`` multiplies the qbar of ``bkb`` by ``growth``, because a dictionary is used until variances may
-    have fallen by that factor, and the width by sqrt(growth), because the mean is frozen. ``"practical"`` does neither.
+    ``preset="theory"`` multiplies the qbar of ``bkb`` by ``growth``, and the width by sqrt(growth), because dictionary
+    and mean are frozen. ``"practical"`` does neither.
     ``oversampling``, ``chunk_size``: as for ``bkb``.
 
     Raises ValueError as ``bkb`` does, and unless ``growth`` >= 1.

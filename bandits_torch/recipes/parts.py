@@ -170,8 +170,8 @@ def bayesian_width(setup: Setup, model: ArmGP | OnlineGP, delta: float) -> Width
     """The width of Srinivas et al. (2010) for draws of the prior: Theorem 1 over arms, Theorem 2 over a domain.
 
     Over a domain, b = sqrt(2) ``relative_steepness``, in units of the prior standard deviation because the theorem
-    assumes k(x, x) <= 1, and a = 1. These bound the tail of the derivative at one point. The theorem needs a bound over
-    all points, with a larger a, which would enter the width through the root of a logarithm.
+    assumes k(x, x) <= 1, and a = 1. These bound the tail of the derivative at one point; the theorem needs a bound over
+    all points, with a larger a.
     """
     domain = setup.domain
     if domain is None:

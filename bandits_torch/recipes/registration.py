@@ -1,9 +1,4 @@
-"""``Setup``, the arguments that recipes share; ``recipe``, which registers a recipe; and lookup by name.
-
-A recipe is written as a function of a ``Setup`` and of keywords. The decorator ``recipe`` turns it into the public
-function, called as ``name(setup, ...)``, or as ``name(arms, kernel, noise_variance, ...)`` with the other fields of the
-setup as keywords. ``registered``, ``build`` and ``options_of`` find and build recipes by name.
-"""
+"""``Setup``, the arguments that recipes share; ``recipe``, which registers a recipe; and lookup by name."""
 
 from __future__ import annotations
 
@@ -43,7 +38,7 @@ class Setup:
 
     Args:
         choices: ``(N, d)`` features of arms, N, or a ``Domain`` of points.
-        kernel: prior covariance over arms or points, static; None for recipes without a prior.
+        kernel: prior covariance over arms or points, without time; None for recipes without a prior.
         noise_variance: lambda, a number or (S,); None if unknown.
         prior_mean: prior mean reward, a number or (N,).
         priors: candidate priors (``CandidatePrior``), for recipes with an unknown prior.
@@ -52,7 +47,8 @@ class Setup:
         seed, first_replicate: seed of the policy's random numbers, and the number of its first replicate.
         form: ``"auto"``, ``"covariance"`` or ``"factor"``, the form of an ``ArmGP``.
         search: a ``PointSearch`` (or its arguments), the optimiser over a ``Domain``.
-        learn_hyperparameters: True, or the arguments of ``LearnedHyperparameters``, to refit kernel, noise and mean.
+        learn_hyperparameters: True, or the arguments of ``LearnedHyperparameters``, to refit kernel, noise and mean. If
+            some inputs matter far more than others, pass a larger ``anisotropy`` (see ``learnable``).
         grown_from: number of arms at the start, if more were added later (``AskTell.add_arms``). ``auto`` scales
             features and chooses its members by these arms alone. None: all arms.
 

@@ -1,12 +1,8 @@
 """Recipes for an unknown prior: a set of candidate priors, or a kernel whose length-scale is unknown.
 
-Recipes for candidates are called as ``recipe(arms, priors, noise_variance, *, horizon, ...)``, ``priors`` a sequence
-of ``CandidatePrior``. All but the oracle and the two Thompson samplers also take a ``Domain`` of points. All but
-``hp_gp_ts`` use the width of PE-GP-UCB's theorem, so they differ only in how they handle the priors. The oracle
-``known_prior_gp_ucb`` takes the true ``prior`` instead of the candidates.
-
-The recipes for an unknown length-scale, ``a_gp_ucb`` and ``lb_gp_ucb``, start from an upper bound of it and have
-regret bounds.
+Recipes for candidates are called as ``recipe(arms, priors, noise_variance, *, horizon, ...)``. All but ``hp_gp_ts`` use
+the width of PE-GP-UCB's theorem, so they differ only in how they handle the priors. ``a_gp_ucb`` and ``lb_gp_ucb``
+start from an upper bound of the length-scale and have regret bounds.
 """
 
 from __future__ import annotations
