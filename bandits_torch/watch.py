@@ -550,9 +550,8 @@ class Watched:
         with self._turn.any_process():
             tables = [self.beliefs(level=level), self.history(), self.alarms()]
             tables += [self.lift()] if isinstance(self.policy, ControlledPolicy) else []
-            said = repr(self)[1:-1].partition(";")[0]
             facts = {
-                "policy": said.removeprefix("AskTell "),
+                "policy": self._policy_and_choices,
                 "asked": self._asked,
                 "told": self._watch.learned_so_far,
                 "open": len(self._open),
@@ -566,12 +565,13 @@ class Watched:
                 for table in tables
             ]
         beliefs, history, alarms, *lift = tables
-        heading = said.removeprefix("AskTell ") if title is None else str(title)
+        heading = self._policy_and_choices if title is None else str(title)
         page = live_page(beliefs, history, alarms, heading, facts, level=level, refresh=refresh, lift=lift)
         with atomic_write(path) as file:
             file.write(page.encode())
 
-    def __repr__(self) -> str:
+    @property
+    def _policy_and_choices(self) -> str:
         if self.settings is not None:
             over = f"settings {', '.join(self.settings.space.axes)}"
         elif self.names is not None:
@@ -582,9 +582,12 @@ class Watched:
                 f"points of {self.policy.dim} numbers" if self.policy.dim else counted(self.num_arms, "arm")
             )
         more = f", {self.replicates} replicates" if self.replicates > 1 else ""
+        return f"{type(self.policy.innermost).__name__} over {over}{more}"
+
+    def __repr__(self) -> str:
         with self._turn.any_process():
             counts = f"{self._asked} asked, {self._watch.learned_so_far} told, {len(self._open)} open"
-            return f"<AskTell {type(self.policy.innermost).__name__} over {over}{more}; {counts}{self._best_now()}>"
+            return f"<AskTell {self._policy_and_choices}; {counts}{self._best_now()}>"
 
     def _best_now(self) -> str:
         """The best arm in words; empty for several replicates, and if nothing is known about any arm."""

@@ -221,3 +221,8 @@ def test_what_is_told_hourly_has_each_alarm_once_and_no_retired_arm():
         said = [*scope["troubles"](live, now + timedelta(hours=1))]
         assert len(said) == expected
         assert all(line.startswith("shop changed at 2026-03-2") for line in said)
+
+
+def test_the_heading_names_arms_whatever_their_names_hold(tmp_path):
+    AskTell.auto(["a; b", "c"]).report(tmp_path / "live.html")
+    assert "over 2 arms: a; b, c</h1>" in (tmp_path / "live.html").read_text()
