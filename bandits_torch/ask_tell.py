@@ -115,9 +115,9 @@ class AskTell(Watched, Described):
         known = None if names is None else border.checked_names(names, policy.num_arms)
         self.context_names: tuple[str, ...] | None = None
         if context_names is not None:
-            listed = getattr(policy, "contexts", None)
-            validation.instance("context_names", listed, Tensor, "None if contexts are not listed")
-            self.context_names = border.checked_names(context_names, len(cast(Tensor, listed)), "context")
+            contexts = getattr(policy, "contexts", None)
+            listed = validation.instance("context_names", contexts, Tensor, "None if contexts are not listed")
+            self.context_names = border.checked_names(context_names, len(listed), "context")
         if settings is not None:
             validation.instance("settings", settings, Settings, "Settings")
             dim = settings.space.dim
@@ -190,18 +190,15 @@ class AskTell(Watched, Described):
             choices = cast(Log, log).num_arms
         if border.is_sequence_of_words(choices):
             validation.require(names is None, "names", names, "None if choices are names")
-            names = border.checked_names(choices, len(cast(Sequence[str], choices)))
+            names = border.checked_names(choices, len(choices))
             choices = len(names)
         elif isinstance(choices, Mapping):
             validation.require(len(choices) > 0, "choices", dict(choices), "of one setting or more")
             settings = Settings(choices)
             space = settings.space
-            if knowledge.get("search") is None:
-                knowledge["search"] = {}
-            validation.instance("search", knowledge["search"], Mapping, "arguments of a PointSearch")
-            knowledge["search"] = MixedSearch(
-                **{"initial": 2 * (space.dim + 1), "space": space, **knowledge["search"]}
-            )
+            given = {} if (search := knowledge.get("search")) is None else search
+            validation.instance("search", given, Mapping, "arguments of a PointSearch")
+            knowledge["search"] = MixedSearch(**{"initial": 2 * (space.dim + 1), "space": space, **given})
             choices = space.domain()
             moves = {name: knowledge.pop(name, None) for name in ("max_move", "move_price", "start_at")}
             if any(one is not None for one in moves.values()):

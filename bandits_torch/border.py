@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
@@ -25,7 +25,7 @@ _WORDS = ("log", "integer")
 _UNKNOWN_ZONES = ("date", "zone")  # of dates, before the first one decides the zone
 
 
-def is_sequence_of_words(value: Any) -> bool:
+def is_sequence_of_words(value: Any) -> TypeGuard[Sequence[str]]:
     """Whether this is a non-empty list of strings."""
     return isinstance(value, SEQUENCES) and len(value) > 0 and all(isinstance(one, str) for one in value)
 

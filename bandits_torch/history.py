@@ -200,11 +200,11 @@ class Recorder:
         self._problem, self._policy = problem, policy
         self._shape = (horizon, policy.replicates)
         self._on_cpu = problem.arms.device.type == "cpu"
-        zeros = partial(torch.zeros, self._shape, device=problem.arms.device)
-        self._rewards, self._expected, self._best = (zeros(dtype=torch.float64) for _ in range(3))
         self._choices = choices_of(problem.choices, policy.replicates)
-        d = self._choices.dim
-        self._arms = self._rewards.new_zeros(*self._shape, d) if d else zeros(dtype=torch.long)
+        zeros, d = partial(torch.zeros, device=problem.arms.device), self._choices.dim
+        numbers = ("reward", "expected", "best")
+        self._rows = {name: zeros(self._shape, dtype=torch.float64) for name in numbers}
+        self._rows["arm"] = zeros((*self._shape, d), dtype=torch.float64) if d else zeros(self._shape).long()
         self._times, self._seconds = np.zeros(horizon), np.zeros(horizon)
         self._trace: dict[str, Tensor] = {}
         self._checked = self._done = 0
@@ -212,14 +212,14 @@ class Recorder:
     def chosen(self, step: int, arm: Tensor) -> None:
         """Record the arms (S,), or points (S, d), before they are pulled."""
         self._choices.check_choice(arm, f"arm of step {step}")
-        self._arms[step - 1] = arm
+        self._rows["arm"][step - 1] = arm
 
     def pulled(self, step: int, arm: Tensor, reward: Tensor, available: Any) -> None:
         """Record the rewards (S,) and score the arms."""
         validation.of_shape("reward", reward, self._shape[1:])
         expected, best = self._problem.score(step, arm, available)
-        self._rewards[step - 1] = reward
-        self._expected[step - 1], self._best[step - 1] = without_gradient(expected), without_gradient(best)
+        for name, value in {"reward": reward, "expected": expected, "best": best}.items():
+            self._rows[name][step - 1] = without_gradient(value)
         if self._on_cpu or step % _CHECK_EVERY == 0:
             self._check(step)
 
@@ -235,13 +235,9 @@ class Recorder:
         best, and (k,) or (k, S) of the policy's trace; ``seconds`` of all steps together. Checked at their end."""
         k = len(times)
         at, last = slice(first - 1, first - 1 + k), first + k - 1
-        values = dict(rows)
-        self._arms[at] = values.pop("arm")
-        self._rewards[at], self._expected[at] = values.pop("reward"), values.pop("expected")
-        self._best[at] = values.pop("best")
         self._times[at], self._seconds[at], self._done = times, seconds / k, last
-        for name, value in values.items():
-            written = self._trace_rows(name, value[0])
+        for name, value in rows.items():
+            written = self._rows[name] if name in self._rows else self._trace_rows(name, value[0])
             written[at] = value if value.dim() == written.dim() else value.unsqueeze(-1)
         if self._on_cpu or last // _CHECK_EVERY > (first - 1) // _CHECK_EVERY:
             self._check(last)
@@ -249,18 +245,16 @@ class Recorder:
     def history(self, meta: dict[str, Any]) -> History:
         """The History of the steps recorded; waits for the device."""
         self._check(self._shape[0])
-        rows = (self._arms, self._rewards, self._expected, self._best)
+        rows = (self._rows[name] for name in ("arm", "reward", "expected", "best"))
         arms, rewards, expected, best = (value.transpose(0, 1).contiguous().cpu() for value in rows)
         times, seconds = torch.from_numpy(self._times), torch.from_numpy(self._seconds)
         trace = {name: value.cpu().movedim(0, -1).contiguous() for name, value in self._trace.items()}
         return History(arms, rewards, expected, best, times, seconds, trace, meta)
 
-    _PER_STEP = ("_arms", "_rewards", "_expected", "_best")
-
     def state_dict(self) -> dict[str, Any]:
         """The steps recorded so far."""
         done = self._done
-        rows = {name: getattr(self, name)[:done] for name in self._PER_STEP}
+        rows = {name: values[:done] for name, values in self._rows.items()}
         clock = torch.from_numpy(np.stack([self._times[:done], self._seconds[:done]]))
         trace = {name: values[:done] for name, values in self._trace.items()}
         return {"done": done, "checked": self._checked, "rows": rows, "clock": clock, "trace": trace}
@@ -269,8 +263,8 @@ class Recorder:
         """Continue from ``state``."""
         done = self._done = state["done"]
         self._checked = state["checked"]
-        for name in self._PER_STEP:
-            getattr(self, name)[:done] = state["rows"][name]
+        for name, values in self._rows.items():
+            values[:done] = state["rows"][name]
         self._times[:done], self._seconds[:done] = state["clock"].numpy()
         self._trace = {}
         for name, values in state["trace"].items():
@@ -280,17 +274,18 @@ class Recorder:
         """Refuse rewards that are not finite and arms that were not available, in the steps since the last check."""
         rows = slice(self._checked, last)
         # One sum is enough: an arm that was not available has minus infinity, and a sum keeps NaN and infinity.
-        total = self._rewards[rows] + self._expected[rows] + self._best[rows]
+        total = self._rows["reward"][rows] + self._rows["expected"][rows] + self._rows["best"][rows]
         if not math.isfinite(total.sum().item()):
-            kinds = {"rewards": self._rewards, "expected rewards": self._expected}
-            for kind, values in (kinds | {"best expected reward": self._best}).items():
+            kinds = {"reward": "rewards", "expected": "expected rewards", "best": "best expected reward"}
+            for name, kind in kinds.items():
+                values = self._rows[name]
                 bad = (~torch.isfinite(values[rows])).nonzero()
                 if not len(bad):
                     continue
                 row, replicate = self._checked + int(bad[0, 0]), int(bad[0, 1])
                 value, where = float(values[row, replicate]), f"at step {row + 1}, replicate {replicate}"
-                arm, policy = self._arms[row, replicate].tolist(), name_of(self._policy)
-                if values is self._expected and value == -math.inf:
+                arm, policy = self._rows["arm"][row, replicate].tolist(), name_of(self._policy)
+                if name == "expected" and value == -math.inf:
                     raise ValueError(f"policy {policy} chose arm {arm}, which is not available, {where}")
                 where = f"{where}, arm {arm}, {name_of(self._problem)}"
                 raise ValueError(f"{kind} must be finite, got {value} {where}")

@@ -82,19 +82,17 @@ class PB2(PopulationBasedTraining):
             validation.instance(name, value, bool, "True or False")
         if custom_explore_fn is not None:
             validation.function("custom_explore_fn", custom_explore_fn, "a function of a configuration")
-        validation.instance("hyperparam_bounds", hyperparam_bounds, Mapping, "ranges by name")
-        assert hyperparam_bounds is not None
-        self._paths = {"/".join(path): path for path, _ in _leaves(hyperparam_bounds)}
-        self._entries = {"/".join(path): _entry(path, given) for path, given in _leaves(hyperparam_bounds)}
+        bounds = validation.instance("hyperparam_bounds", hyperparam_bounds, Mapping, "ranges by name")
+        self._paths = {"/".join(path): path for path, _ in _leaves(bounds)}
+        self._entries = {"/".join(path): _entry(path, given) for path, given in _leaves(bounds)}
         ranges = {name: entry.range for name, entry in self._entries.items() if entry.range}
-        some = len(ranges) > 0
-        validation.require(some, "hyperparam_bounds", hyperparam_bounds, "not all of a single value")
+        validation.require(len(ranges) > 0, "hyperparam_bounds", bounds, "not all of a single value")
         super().__init__(
             time_attr=time_attr,
             metric=metric,
             mode=mode,
             perturbation_interval=perturbation_interval,
-            hyperparam_mutations=dict(hyperparam_bounds),
+            hyperparam_mutations=dict(bounds),
             quantile_fraction=quantile_fraction,
             resample_probability=0,
             custom_explore_fn=custom_explore_fn,

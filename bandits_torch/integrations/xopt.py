@@ -93,7 +93,7 @@ class TimeVaryingUCBGenerator(Generator):
 
     _models: list[Policy] = PrivateAttr(default_factory=list)
     _built_with: dict[str, Any] = PrivateAttr(default_factory=dict)
-    _rows: np.ndarray | None = PrivateAttr(default=None)
+    _rows: np.ndarray = PrivateAttr(default_factory=lambda: np.empty((0, 0)))
 
     @field_validator("vocs", mode="after")
     @classmethod
@@ -107,7 +107,6 @@ class TimeVaryingUCBGenerator(Generator):
         """The next shots; each is chosen with the shots before it pending."""
         validation.positive_integer("n_candidates", n_candidates)
         self._learn()
-        assert self._rows is not None
         times = self._rows[:, -1]  # failed shots may have none
         last = max(times[np.isfinite(times)].tolist(), default=-math.inf)
         shots = 0 if self.data is None else len(self.data)
@@ -128,7 +127,7 @@ class TimeVaryingUCBGenerator(Generator):
 
     @field_serializer("state")
     def _write_state(self, _: str | None) -> str | None:
-        if self._rows is None:
+        if not self._models:
             return self.state
         about = {name: self._built_with[name] for name in _OF_A_STATE} | {"rows": len(self._rows)}
         file = BytesIO()
@@ -155,14 +154,12 @@ class TimeVaryingUCBGenerator(Generator):
             "options": copy.deepcopy(self.options),
             "seed": self.seed,
         }
-        learned, same = self._rows, self._built_with == settings
-        same = same and learned is not None and np.array_equal(rows[: len(learned)], learned, equal_nan=True)
-        if not self._models or not same:
+        begin = rows[: len(self._rows)]
+        if self._built_with != settings or not np.array_equal(begin, self._rows, equal_nan=True):
             known = self._begin(settings, saved)
             if known > len(rows):
                 known = self._begin(settings)
             self._rows = rows[:known]
-        assert self._rows is not None
         d, signs = len(self.vocs.variable_names), [_sign(self.vocs), *[1.0] * (len(outputs) - 1)]
         for k in range(len(self._rows), len(rows)):
             row, point = rows[k], torch.tensor(rows[k : k + 1, :d], dtype=torch.float64)
@@ -222,8 +219,7 @@ class TimeVaryingUCBGenerator(Generator):
         about |= {"capacity": self.capacity, "seed": self.seed}
         twice = sorted(about.keys() & self.options.keys())
         validation.require(not twice, "options", twice, f"without {', '.join(about)}")
-        first = auto_over_points(**about, **self.options)
-        assert isinstance(first, _WithinLimits)
+        first: Any = auto_over_points(**about, **self.options)
         ends = [_limits(one) for one in self.vocs.constraints.values()]
         first.limits = [(auto_over_points(**about, **self.options), *each) for each in ends]
         moving: Policy = first

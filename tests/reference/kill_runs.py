@@ -105,7 +105,7 @@ def steps_saved(path, undisturbed):
         return 0
     state = state_files.read_state(path, "run")
     rows, done = state["parts"]["record"]["rows"], state["step"]
-    pairs = ((rows["_arms"], undisturbed.arms), (rows["_rewards"], undisturbed.rewards))
+    pairs = ((rows["arm"], undisturbed.arms), (rows["reward"], undisturbed.rewards))
     return done if all(bits(kept.T) == bits(whole[:, :done]) for kept, whole in pairs) else None
 
 
