@@ -106,7 +106,8 @@ class HasState:
         shape, or does not fit a part."""
         before = self.state_dict()
         try:
-            self._check_has(state, "state")  # this may make parts
+            self._check_has(state, "state")
+            self._make_room(state)
             self._take_state(state)
         except Exception as error:
             self._make_room(before)
@@ -116,8 +117,9 @@ class HasState:
             ) from error
 
     def _take_state(self, state: Mapping[str, Any]) -> None:
-        for part, own, _ in self._with_states(state, "state"):
-            part.load_state_dict(own)
+        for name in self._parts:
+            for part, own in _with_states(getattr(self, name), state[_key(name)], _key(name)):
+                part.load_state_dict(own)
         self._put({name: copied(state[_key(name)]) for name in self.state_names})
 
     def grow_from(self, small: Any) -> None:
@@ -177,18 +179,9 @@ class HasState:
         validation.require(names == set(state), f"names in {where}", sorted(map(str, state)), expected)
         for name, fresh in self._fresh().items():
             _check_like(state[_key(name)], fresh, f"{where}[{_key(name)!r}]")
-        self._make_room(state)
-        for part, own, place in self._with_states(state, where):
-            if isinstance(part, HasState) and type(part).load_state_dict is HasState.load_state_dict:
-                part._check_has(own, place)  # the names of another kind of state are not known
 
     def _leaves(self) -> Iterator[Any]:
         return _leaves([getattr(self, name) for name in self._parts])
-
-    def _with_states(self, state: Mapping[str, Any], where: str) -> Iterator[tuple[Any, Any, str]]:
-        """The parts, each with its state and the place of the state."""
-        for name in self._parts:
-            yield from _with_states(getattr(self, name), state[_key(name)], f"{where}[{_key(name)!r}]")
 
 
 @contextmanager
@@ -309,7 +302,7 @@ def _grown(now: Any, there: Any, here: Any, name: str) -> Any:
 
 def _leaves(part: Any) -> Iterator[Any]:
     """The parts in nested lists, tuples and dictionaries."""
-    return (one for one, _, _ in _with_states(part, part, ""))
+    return (one for one, _ in _with_states(part, part, ""))
 
 
 def _state_of(part: Any) -> Any:
@@ -322,8 +315,8 @@ def _state_of(part: Any) -> Any:
     return copied(part.state_dict()) if isinstance(part, torch.nn.Module) else part.state_dict()
 
 
-def _with_states(part: Any, state: Any, where: str) -> Iterator[tuple[Any, Any, str]]:
-    """The parts in nested lists, tuples and dictionaries, each with its state and the place of the state."""
+def _with_states(part: Any, state: Any, where: str) -> Iterator[tuple[Any, Any]]:
+    """The parts in nested lists, tuples and dictionaries, each with its state, found at this place."""
     if isinstance(part, dict | list | tuple):
         kind = Mapping if isinstance(part, dict) else list | tuple
         places = list(part) if isinstance(part, dict) else list(range(len(part)))
@@ -334,4 +327,4 @@ def _with_states(part: Any, state: Any, where: str) -> Iterator[tuple[Any, Any, 
     elif part is None:
         validation.require(state is None, where, state, "None: there is no such part")
     elif state is not None:
-        yield part, state, where
+        yield part, state
