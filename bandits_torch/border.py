@@ -341,12 +341,9 @@ class Settings(Described):
 def shown_choice(arm: Tensor, names: tuple[str, ...] | None, settings: Settings | None) -> Any:
     """A choice (S,) or (S, d) as plain values: an arm's name or number, settings by name, or a list of numbers; for
     several replicates, a list of these."""
-    each: list[Any]
-    if settings is not None:
-        each = [settings.settings(point) for point in arm]
-    else:
-        each = arm.tolist()
-        each = each if names is None else [names[k] for k in each]
+    each: list[Any] = arm.tolist() if settings is None else [settings.settings(point) for point in arm]
+    if names is not None:
+        each = [names[k] for k in each]
     return each[0] if len(each) == 1 else each
 
 

@@ -270,9 +270,8 @@ class Watch(HasState):
 
     def _note(self, id: int, time: float, replicate: int, arm: int | None, **found: float | None) -> None:
         """Record an alarm of an ``ArmTest`` with its findings, or without findings an alarm of the policy."""
-        nothing = dict.fromkeys(("since", "before", "after", "once_in"))
         one = {"id": id, "time": time, "replicate": replicate, "arm": arm, "own": not found}
-        self.rung = [*self.rung, one | nothing | found][-_ALARMS:]
+        self.rung = [*self.rung, one | found][-_ALARMS:]
 
 
 class Watched:
