@@ -31,7 +31,6 @@ from bandits_torch.models.candidate_priors import (
 )
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.index import IndexPolicy
-from bandits_torch.policies.learned_hyperparameters import LearnedHyperparameters
 from bandits_torch.policies.over_priors import (
     BayesianPriorPolicy,
     LengthScaleBalancing,
