@@ -71,7 +71,9 @@ def read_from(file: BinaryIO, kind: str) -> dict[str, Any]:
         arrays = {key: archive[key] for key in archive.files}
     header = json.loads(arrays.pop("header").tobytes())
     for name, wanted in _identity(kind).items():
-        expected = f"{wanted!r}; another version of the package wrote it" if name == "version" else repr(wanted)
+        expected = (
+            f"{wanted!r}; another version of the package wrote it" if name == "version" else repr(wanted)
+        )
         validation.require(header.get(name) == wanted, f"its {name}", header.get(name), expected)
     return {name: _unpacked(tree, arrays) for name, tree in header["content"].items()}
 
