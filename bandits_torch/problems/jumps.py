@@ -108,12 +108,8 @@ def find_jumps(rewards: np.ndarray, times: np.ndarray, *, bounded: bool = False)
     seen = np.add.reduceat(~np.isnan(rewards), rows[:, 0])  # bins x N
     others = seen - np.add.reduceat(rewards == usual, rows[:, 0])
     rare = others.sum(0) < _RARE * seen.sum(0)
-    if size > 1:
-        full = T // size
-        parts = [rewards[: full * size].reshape(full, size, N), rewards[None, full * size :]]
-        rewards = np.concatenate([mean_of_held(part, 1) for part in parts if part.shape[1]])
-        times = times[rows].mean(1)
-    held = ~np.isnan(rewards)
+    held, sums = seen > 0, np.add.reduceat(np.nan_to_num(rewards), rows[:, 0])
+    rewards, times = np.where(held, sums / np.maximum(seen, 1), np.nan), times[rows].mean(1)
     means = np.nan_to_num(mean_of_held(rewards))
     spread = np.sqrt(np.nan_to_num(mean_of_held(np.square(rewards - means))))
     kept = np.flatnonzero((spread > 1e-12 * np.abs(means)) & (held.sum(0) >= _FEWEST // 2))
@@ -290,15 +286,12 @@ def _inflation(residuals: np.ndarray) -> float:
 
 def _two_sided(held: np.ndarray, fresh: np.ndarray) -> np.ndarray:
     """Whether a jump after row t can be seen, (T - 1, N): five rewards on either side, up to the next known jump."""
-    enough = np.zeros(fresh.shape, dtype=bool)
-    for n in range(held.shape[1]):
-        seen = np.flatnonzero(held[:, n])
-        cuts = [0, *(np.flatnonzero(fresh[:, n]) + 1), len(held)]
-        for start, end in itertools.pairwise(cuts):
-            inside = seen[(seen >= start) & (seen < end)]
-            if len(inside) >= 2 * _EDGE:
-                enough[inside[_EDGE - 1] : inside[-_EDGE], n] = True
-    return enough
+    count = held.cumsum(0)
+    last, count = count[-1], count[:-1]
+    at_last_jump = np.maximum.accumulate(np.where(fresh, count, 0))
+    at_last_jump = np.concatenate([np.zeros_like(count[:1]), at_last_jump[:-1]])  # before row t
+    at_next_jump = np.minimum.accumulate(np.where(fresh, count, last)[::-1])[::-1]
+    return (count - at_last_jump >= _EDGE) & (at_next_jump - count >= _EDGE)
 
 
 def _clearest(
