@@ -313,7 +313,7 @@ def earned(problem: Problem, histories: Mapping[str, History], random: Tensor) -
     if abs(drawn) < _ROUNDED * abs(maximum):
         drawn = 0.0  # the arms' rewards sum to 0 up to rounding
     best_arm = None
-    if sums is not None and len(sums) == 1:
+    if sums is not None and bool((sums == sums[0]).all()):  # the same functions in all replicates
         names = problem.arm_names or range(problem.num_arms)
         best_arm = (str(names[int(sums[0].argmax())]), float(sums.max()))
     known = bandwidth is None and first.replicates > 1

@@ -165,6 +165,14 @@ def test_what_is_missing_is_drawn_at_random_by_a_single_arm():
     )
 
 
+def test_replicates_of_one_function_have_one_best_arm():
+    problem = make("hartmann3", num_arms=9, replicates=2)
+    policy = recipes.build("random", problem, replicates=2, horizon=5)
+    found = earned(problem, race({"random": policy}, problem, 5), random_regret(problem, 5))
+    best = problem.functions[0].argmax()
+    assert found.best_arm == (str(int(best)), pytest.approx(5 * float(problem.functions[0, best])))
+
+
 def test_of_a_simulation_the_best_arm_of_every_step_is_known():
     problem = make("switching", horizon=40, replicates=3, num_arms=8)
     policies = {"gp_ucb": recipes.build("gp_ucb", problem, replicates=3, horizon=40)}
