@@ -229,11 +229,10 @@ def join_blocks(histories: Sequence[History]) -> History:
     ends = {history.horizon for history in histories}
     validation.require(len(ends) == 1, "histories", sorted(ends), "of the same number of steps")
     each = {name: torch.cat([getattr(history, name) for history in histories]) for name in PER_REPLICATE}
-    traces = [set(history.trace) for history in histories]
     trace = {
         name: torch.cat([h.trace[name].expand(h.replicates, h.horizon) for h in histories])
         for name in histories[0].trace
-        if all(name in names for names in traces)
+        if all(name in h.trace for h in histories)
     }
     seconds = torch.stack([history.seconds for history in histories]).sum(0)
     wall = sum(float(history.meta["wall_seconds"]) for history in histories)

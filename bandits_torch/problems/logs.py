@@ -88,19 +88,18 @@ class Log:
         validation.rewards("rewards", self.rewards)
         validation.require(bool((self.times.diff() >= 0).all()), "times", self.times, "in order of time")
         if self.propensity is not None:
-            wrong = (self.propensity <= 0) | (self.propensity > 1)
-            row = int(wrong.long().argmax())
-            said = f"{float(self.propensity[row]):.4g} in row {row + 1} by time"
-            expected = "above 0 and at most 1 (of the arm pulled)"
-            validation.require(not wrong.any(), "propensity", said, expected)
+            row = int(((self.propensity <= 0) | (self.propensity > 1)).long().argmax())
+            chance, expected = float(self.propensity[row]), "above 0 and at most 1 (of the arm pulled)"
+            validation.require(
+                0 < chance <= 1, "propensity", f"{chance:.4g} in row {row + 1} by time", expected
+            )
         if self.available is not None:
             validation.tensor("available", self.available)
             fits = self.available.shape == (n, len(names)) and self.available.dtype == torch.bool
             validation.shape_is("available", self.available, fits, f"({n}, {len(names)}) and dtype bool")
             object.__setattr__(self, "available", self.available.to("cpu", copy=True))
             pulled = self.available.gather(1, self.arms.long().unsqueeze(1)).squeeze(1)
-            row = int(pulled.long().argmin())
-            said = f"False in row {row + 1} by time"
+            said = f"False in row {int(pulled.long().argmin()) + 1} by time"
             validation.require(bool(pulled.all()), "available", said, "True for its arm")
         if self.contexts is None:
             validation.require(not self.context_names, "context_names", self.context_names, "()")
