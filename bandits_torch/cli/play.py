@@ -312,9 +312,8 @@ def run_sweep(
     find_engine(engine["engine"], engine["threads"], engine["jobs"])  # refused before the folder is made
     with _alone(out):
         finished, table = [path for path in cells if path.exists()], out / _TABLE
-        is_ours = table.is_file() and table.read_bytes()[:200].splitlines()[:1] == [
-            ",".join(_COLUMNS).encode()
-        ]
+        head = ",".join(_COLUMNS).encode()
+        is_ours = table.is_file() and table.read_bytes().splitlines()[:1] == [head]
         asked = {f"{one},{other},{k}" for one in swept for other in players for k in range(replicates)}
         is_other = is_ours and not _is_of(finished, asked, table)
         unfinished = f"{len(finished)} finished cells of this sweep", f"remove {str(out / 'cells')!r}"

@@ -135,8 +135,8 @@ class Replay(Problem):
         self.horizon = steps if horizon is None else horizon
         validation.require(self.horizon >= 1, "table", table.rewards, "a table with rewards left to play")
         self.table = rewards[has_reward][: self.horizon]
-        self._available = ~torch.isnan(self.table)
-        self._all_available = bool(self._available.all())
+        available = ~torch.isnan(self.table)
+        self._available = None if bool(available.all()) else available
         self._times: list[float] = clock[has_reward].tolist()
         self._notes = table.notes
         empty, beyond = len(has_reward) - steps, steps - self.horizon
@@ -215,7 +215,7 @@ class Replay(Problem):
     def available(self, step: int) -> Tensor | None:
         """Mask (N,) of the arms with a reward at this step; None if the played rows miss none."""
         self.check_step(step)
-        return None if self._all_available else self._available[step - 1]
+        return None if self._available is None else self._available[step - 1]
 
     def summary(self) -> list[str]:
         """Lines on what was read (rows, arms, times, missing rewards, constant arms) and what was estimated."""
@@ -232,7 +232,7 @@ class Replay(Problem):
             f"missing rewards: {missing} of {rows.numel()} ({missing / rows.numel():.1%})"
             + (", treated as arms that cannot be pulled then" if missing else ""),
         ]
-        alone = int((self._available.sum(-1) == 1).sum())
+        alone = int(((~torch.isnan(self.table)).sum(-1) == 1).sum())
         where = f"{alone} of the {self.horizon} steps"
         lines += [f"only one arm can be pulled at {where}: regret is 0 there"] if alone else []
         lines += [f"arms that never change: {some(constant, _SHOWN)}"] if constant else []
