@@ -333,8 +333,9 @@ def make(
     if data is not None:
         expected = "the path of a file (a table in memory is a problem by itself: problems.Replay(tensor))"
         validation.instance("data", data, (str, Path), expected)
-    common = {"replicates": replicates, "seed": seed, "horizon": horizon, "data": data}
-    given = {key: one for key, one in common.items() if one is not None and key in about.parameters}
+    common: dict[str, Any] = {"replicates": replicates, "seed": seed}
+    common |= {key: value for key, value in {"horizon": horizon, "data": data}.items() if value is not None}
+    given = {key: value for key, value in common.items() if key in about.parameters}
     return about.factory(**given, **options)
 
 
