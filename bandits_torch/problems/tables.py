@@ -304,15 +304,11 @@ class Missing:
     @staticmethod
     def of(asked: Any) -> Missing:
         """Parse the argument. Raises ValueError for anything that it does not allow."""
-        several = asked.split(",") if isinstance(asked, str) else asked
-        several = several if isinstance(several, (list, tuple)) else [several]
-        given = [one.strip() if isinstance(one, str) else one for one in several]
-        ok = all((isinstance(one, str) and one != "") or validation.is_number(one) for one in given)
-        treatments = [str(one) for one in given if one in _TREATMENTS] or [_TREATMENTS[0]]
-        validation.require(ok and bool(given) and len(treatments) == 1, "missing", asked, _EXPECTED)
-        return Missing(
-            treatments[0], {str(one): number(str(one), ".") for one in given if one not in _TREATMENTS}
-        )
+        given = [one.strip() for one in names_given("missing", asked, _EXPECTED) or []]
+        treatments = [one for one in given if one in _TREATMENTS] or [_TREATMENTS[0]]
+        ok = bool(given) and "" not in given and len(treatments) == 1
+        validation.require(ok, "missing", asked, _EXPECTED)
+        return Missing(treatments[0], {one: number(one, ".") for one in given if one not in _TREATMENTS})
 
     def in_text(self, frame: pd.DataFrame) -> pd.DataFrame:
         """The table with None in place of text cells that mark missing rewards or name the treatment. Raises ValueError
@@ -424,15 +420,18 @@ def table_of(
     return table.forward_filled() if empty.treatment == "forward-fill" else table
 
 
-def names_given(argument: str, given: Any) -> list[str] | None:
+def names_given(
+    argument: str, given: Any, expected: str = "names, a sequence or one string with commas, or None"
+) -> list[str] | None:
     """The names in a sequence or in one string with commas; None for None."""
     if given is None:
         return None
     if isinstance(given, str) or validation.is_number(given):  # on the command line 7 is a number
         return [name.strip() for name in str(given).split(",")]
-    names = list(given) if isinstance(given, Iterable) else [None]
+    several = isinstance(given, Iterable) and not isinstance(given, bytes)
+    names = list(given) if several else [None]
     ok = all(isinstance(name, str) or validation.is_number(name) for name in names)
-    validation.require(ok, argument, given, "names, a sequence or one string with commas, or None")
+    validation.require(ok, argument, given, expected)
     return list(map(str, names))
 
 
