@@ -200,7 +200,10 @@ def test_a_flipped_bit_in_the_length_of_an_array_s_header_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"version": 99}, "cannot be loaded as a run file: its version must be 7; another version of the package wrote it, got 99"),
+        (
+            {"version": 99},
+            "a run file: its version must be 7; another version of the package wrote it, got 99",
+        ),
         ({"version": "7"}, "its version must be 7; another version of the package wrote it, got '7'"),
         ({"format": "another"}, "its format must be 'bandits_torch state', got 'another'"),
         ({"content": {"parts": {"code": "x"}}}, "cannot be loaded as a run file: unknown entry 'code'"),

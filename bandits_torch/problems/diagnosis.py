@@ -205,9 +205,9 @@ class Diagnosis:
         if self.drift == 0:
             return "Drift: not significant; apart from jumps and cycles, levels are constant."
         rows = "100 rows" if self.unit == "rows" else f"100 rows ({self.span(100 * self.gap)})"
-        which, rest, count = "", "", len(self.drifting)
-        if 0 < count < self.arms:
-            which = f" of {some(self.drifting, 3) if count <= 3 else f'{count} arms'}"
+        which = rest = ""
+        if 0 < len(self.drifting) < self.arms:
+            which = f" of {counted(len(self.drifting), 'arm')} ({some(self.drifting, 3)})"
             rest = "; that of the others is not significant"
         return f"Drift: levels{which} change by about {written(self.drift, 3)} (standard deviation) in {rows}{rest}."
 

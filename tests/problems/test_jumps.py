@@ -208,3 +208,38 @@ def test_cycle_drift_jump_and_noise_are_told_apart_in_the_users_units():
     assert "Cycles: 1 day (p" in said
     assert "between 2026-01-21 19:00 and 2026-01-21 20:00" in said
     assert len(said.splitlines()) <= 24
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_a_jump_shows_although_the_cycle_grows_with_the_level(seed):
+    """One cycle for the whole record leaves a part of it on either side, which looks like drift."""
+    g, t = np.random.default_rng(seed), np.arange(1440)
+    level = 1.0 + np.array([0.0, 0.2, -0.1, 0.4]) * np.ones((1440, 1))
+    level[800:, 2] *= 2.2
+    y = level * (1 + 0.5 * np.sin(2 * np.pi * t[:, None] / 24)) + 0.35 * g.standard_normal((1440, 4))
+    found = diagnose(torch.from_numpy(y))
+    assert [(one.arms, abs(one.after - 800) <= 2) for one in found.jumps] == [((2,), True)]
+    assert found.drift == 0.0
+
+
+def test_drift_with_a_cycle_that_grows_with_the_level_shows_no_jump():
+    told = 0
+    for seed in range(10):
+        g, t = np.random.default_rng(seed), np.arange(600)
+        level = np.exp(0.02 * np.cumsum(g.standard_normal((600, 3)), 0))
+        y = level * (1 + 0.4 * np.sin(2 * np.pi * t[:, None] / 20)) + 0.2 * g.standard_normal((600, 3))
+        told += bool(diagnose(torch.from_numpy(y)).jumps)
+    assert told <= 1
+
+
+def test_arms_that_drift_are_named_if_few():
+    g = np.random.default_rng(2)
+    y = g.standard_normal((400, 5))
+    y[:, 3] += 0.3 * np.cumsum(g.standard_normal(400))
+    found = diagnose(torch.from_numpy(y))
+    assert found.drifting == ("3",)
+    assert found.drift == pytest.approx(3.0, rel=0.3)
+    assert "Drift: levels of 1 arm (3) change by about" in str(found)
+    assert "that of the others is not significant" in str(found)
+    y = g.standard_normal((400, 5)) + 0.3 * np.cumsum(g.standard_normal((400, 5)), 0)
+    assert "Drift: levels change by about" in str(diagnose(torch.from_numpy(y)))
