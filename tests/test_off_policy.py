@@ -11,7 +11,7 @@ import torch
 
 from bandits_torch import ArmContext, AskTell, load_policy, recipes, save_policy, value
 from bandits_torch.policies import Choice, Observation, RandomPolicy
-from bandits_torch.problems import Log, read_data, read_log
+from bandits_torch.problems import Log, read_data, read_log, read_table
 from benchmarks.logs import __main__ as logs
 from tests.cli.shell import call
 from tests.reference import plain_off_policy as plain
@@ -459,6 +459,17 @@ def test_columns_of_contexts_are_read_by_name(tmp_path):
         numbers.under(["desk"])
     with pytest.raises(ValueError, match="contexts of the log must be"):
         named.under(["phone", "tablet"])
+
+
+def test_a_log_with_propensities_asks_which_column_is_the_reward(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("ts,banner,age,clicked,propensity\n1,A,30,0,.5\n2,B,41,1,.5\n3,A,25,1,.5\n")
+    said = call("look", path, code=2).stderr
+    assert "reward must be the name of a column, got None; there are ts, banner, age" in said
+    assert said.rstrip().endswith("(here: --option reward=...)")
+    assert call("look", path, "--option", "reward=clicked").output.startswith("A log: 3 pulls of 2 arms")
+    with pytest.raises(ValueError, match="a log of pulls, with their propensities, is for `look`, `value`"):
+        read_table(path)
 
 
 def test_look_says_what_a_log_holds(tmp_path):

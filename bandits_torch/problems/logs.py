@@ -232,7 +232,8 @@ def read_data(path: str | Path, **reading: Any) -> RewardTable | Log:
     """Read a file as a table of rewards or as a log of pulls, whichever it is.
 
     A file with columns of time, arm and reward (as ``read_log`` recognises them) is a table with one row per reward if
-    every arm has exactly one row at every time, otherwise a log. Any other file is a table with one column per arm
+    every arm has exactly one row at every time, otherwise a log. So is one with columns of time, arm and propensity (or
+    available arms), whose column of rewards must then be named. Any other file is a table with one column per arm
     (``read_table``).
 
     ``path``: a CSV, Parquet or NPZ file. ``reading``: time_column, header, separator, decimal, encoding as for
@@ -244,9 +245,9 @@ def read_data(path: str | Path, **reading: Any) -> RewardTable | Log:
     claimed = {name for known in (_PROPENSITY, _AVAILABLE) for name in _called(known, list(frame.columns))}
     time_column = find_time(frame, time, mark)
     arms, rewards = _arm_and_reward(frame, {time_column, *claimed})
-    if time_column is None or not (len(arms) == len(rewards) == 1):
+    if time_column is None or len(arms) != 1 or not (len(rewards) == 1 or claimed):
         return table_of(frame, mark, time_column=time)
-    log = _log_of(frame, mark, time_column, {"arm": arms[0], "reward": rewards[0]})
+    log = _log_of(frame, mark, time_column, {"arm": arms[0]})
     pairs = torch.stack([log.times, log.arms.double()]).unique(dim=1).shape[1]
     whole = len(log.arms) == pairs == log.num_arms * len(log.times.unique())
     return table_of(frame, mark, time_column=time, long=f"{arms[0]},{rewards[0]}") if whole else log

@@ -509,6 +509,8 @@ def _rewards(names: list[str], frame: pd.DataFrame, mark: str) -> np.ndarray:
         known = [name for name in others if name.strip().lower() in REWARD_NAMES] or others
         asked = f"{arm},{known[0] if len(known) == 1 else 'REWARD'}"
         long = f"long={asked} if {'it' if len(texts) == 1 else repr(arm)} names the arm of each row; "
+    if any(name.strip().lower().startswith("propensit") for name in frame.columns):
+        long = "a log of pulls, with their propensities, is for `look`, `value` and read_log; "
     raise ValueError(
         f"row {row + 1}, column {name!r} must be a number or empty, got {cell!r} ({leaves}; {long}rewards= names the "
         "columns that are arms)"
