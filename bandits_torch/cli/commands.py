@@ -183,7 +183,7 @@ def look(data: Path, plot: Path | None, option: tuple[str, ...]) -> None:
     for_table, for_log = sorted(of_table.keys() - of_log.keys()), sorted(of_log.keys() - of_table.keys())
     if for_table and for_log:
         raise ValueError(f"option must be for a table or for a log, got {for_table} and {for_log}")
-    with says_option(log if for_log else table if for_table else [*table, *log]):
+    with says_option(log if for_log else table if for_table else dict.fromkeys([*table, *log])):
         if for_log:
             held: Any = read_log(data, **of_log)
         else:
