@@ -352,7 +352,7 @@ def _levels(
     Where a cycle grows with the level, as that of sales does, one cycle for the whole record leaves a part of it on
     either side of a jump, which looks like drift. So the cycles of arms that seem to drift are fitted anew on either
     side of the row where their mean changes most, and again within these parts, as long as that halves the drift of an
-    arm.
+    arm and shows another jump.
     """
     designs = _designs(rewards, times, periods, own)
     longest = max((one.length for one in (*periods, *own.values())), default=0.0)
@@ -376,7 +376,10 @@ def _levels(
         if not helped:
             break
         cuts |= {n: more[n] for n in helped}
-        plain, fitted, levels = found(cuts)
+        again = found(cuts)
+        if again[2] is None or len(again[2].jumps) <= len(levels.jumps):
+            break
+        plain, fitted, levels = again
     return plain, fitted, levels
 
 

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from bandits_torch.experiments.engines import keys_of
 from benchmarks.leaderboard import settings
 from benchmarks.leaderboard.page import write_page
 from benchmarks.leaderboard.running import cells, play
@@ -37,7 +38,7 @@ def main(
     folder = out or (Path("leaderboard-fast") if fast else HERE / "results")
     kept = folder / "cells"
     todo = cells(names, players if policies else None, found, **size)
-    if not resume and any((kept / cell.key).exists() for cell in todo):
+    if not resume and any((kept / key).exists() for key in keys_of(todo)):
         message = f"{kept} holds cells that have ended: --resume continues; delete the folder to start again"
         raise typer.BadParameter(message, param_hint="--resume")
     failed = 0

@@ -94,5 +94,5 @@ def test_members_of_a_hundredfold_variance_predict_the_same_once_their_scale_is_
     one, other = average(), average(unit=100.0)
     paid = [regret(policy, daily, last=60) for policy in (one, other)]
     assert paid[0] == paid[1]
-    for value, same in zip(one.predict(60.0), other.predict(60.0), strict=True):
+    for value, same in zip(one.marginals(60.0), other.marginals(60.0), strict=True):
         torch.testing.assert_close(value, same)
