@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -132,6 +133,36 @@ class LookingAgain(Described, HasState):
         return {"unseen": model.noise_variance.new_zeros(model.replicates, model.num_arms)}
 
 
+class LookOutcome(NamedTuple):
+    """What a mixture predicted of a reward (S,), and the reward, in one unit and from one origin: (S,) each.
+
+    Attributes:
+        looked: whether the play examined a point that was due.
+        reward: the reward.
+        mean: the predicted mean at its point.
+        noise: the deviation of the noise.
+        best: the largest mean of the points held.
+    """
+
+    looked: Tensor
+    reward: Tensor
+    mean: Tensor
+    noise: Tensor
+    best: Tensor
+
+    @property
+    def leads(self) -> Tensor:
+        """Whether the reward of a look is above the largest mean, (S,)."""
+        return self.looked & (self.reward > self.best)
+
+    @property
+    def stands_out(self) -> Tensor:
+        """Whether the reward of a look is not above the largest mean but so far above its prediction that points around
+        it are worth a look, (S,)."""
+        above, gap = self.reward - self.mean, self.best - self.mean
+        return self.looked & (above >= _STANDS_OUT * self.noise) & (above >= gap / 4) & ~self.leads
+
+
 class LookingAtPoints(Described, HasState):
     """``LookingAgain`` over a domain: 64 points have clocks, the first points of its Sobol sequence.
 
@@ -150,7 +181,7 @@ class LookingAtPoints(Described, HasState):
     A look may meet the slope of an optimum that has risen nearby. The members can predict it well and still keep to the
     optimum that they know. So a look is followed if it pays more than the mixture predicted for its point, by at least
     three deviations of the noise and a quarter of the predicted gap to the largest mean of the points held, but no more
-    than that mean. The eight points with clocks that are most like it and not examined by it, without
+    than that mean (``LookOutcome``). The eight points with clocks that are most like it and not examined by it, without
     those examined within the last tau / 8 observations, are then due at once, until a play examines them. A look that
     pays more than the largest mean ends this: from there the bound leads.
 
@@ -214,14 +245,9 @@ class LookingAtPoints(Described, HasState):
             late = late & ((weights.unsqueeze(-1) * kept.square()).sum(1) >= SETTLED)
         return late
 
-    def examine(
-        self, x: Tensor, weights: Tensor, count: int, outcome: Sequence[Tensor] | None = None
-    ) -> None:
+    def examine(self, x: Tensor, weights: Tensor, count: int, outcome: LookOutcome | None = None) -> None:
         """Count an observation of points (S, d), after ``count`` others and with these weights (S, P) of members.
-
-        ``outcome``: whether it is a look (``is_look``), and in one unit its reward, the predicted mean, the deviation
-        of the noise and the largest mean of the points held, (S,) each. None: it is not followed.
-        """
+        ``outcome``: of the look, if it is one; None: it is not followed."""
         likeness = self._likeness(x.unsqueeze(1), weights).squeeze(1)
         seen = likeness >= ALIKE
         self.since = torch.where((seen & self._late(weights, count)).any(-1), 0.0, self.since + 1.0)
@@ -232,11 +258,8 @@ class LookingAtPoints(Described, HasState):
             around = torch.zeros_like(seen).scatter_(-1, nearest, True) & (
                 self.unseen > self.tau(count) / _AT_ONCE
             )
-            looked, reward, mean, noise, best = outcome
-            leads, above = looked & (reward > best), reward - mean
-            stands_out = (above >= _STANDS_OUT * noise) & (above >= (best - mean) / 4)
-            follows = looked & stands_out & ~leads
-            self.at_once = (self.at_once & ~leads.unsqueeze(-1)) | (around & follows.unsqueeze(-1))
+            follows, ends = outcome.stands_out.unsqueeze(-1), outcome.leads.unsqueeze(-1)
+            self.at_once = (self.at_once & ~ends) | (around & follows)
 
     def _likeness(self, X: Tensor, weights: Tensor) -> Tensor:
         """How much plays of points X (S, b, d) say about the probes, (S, b, 64): 1/2 is enough to examine one."""

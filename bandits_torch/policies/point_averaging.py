@@ -17,10 +17,10 @@ from bandits_torch.models.points.member_posterior import MemberMixture
 from bandits_torch.models.points.point_members import PointMembers, refine
 from bandits_torch.policies.choices.points import Points
 from bandits_torch.policies.learned_units import LEAST, MemberScale, TwoValues, TypicalClock, power_of_two
-from bandits_torch.policies.looking_again import LookingAtPoints
+from bandits_torch.policies.looking_again import LookingAtPoints, LookOutcome
 from bandits_torch.policies.policy import Choice, Observation, Pending, Policy
 from bandits_torch.policies.reward_range import RewardRange
-from bandits_torch.policies.sharing import FixedShare, effective_number, heaviest
+from bandits_torch.policies.sharing import FixedShare, heaviest
 from bandits_torch.state import only_where
 
 _LIGHT = 0.01  # total weight of the lightest members, which a search leaves out
@@ -155,7 +155,7 @@ class PointAveraging(Policy):
         self.range.latest = torch.zeros_like(self.range.latest)
 
     @torch.no_grad()
-    def _examine(self, points: Tensor, outcome: tuple[Tensor, ...] | None = None) -> None:
+    def _examine(self, points: Tensor, outcome: LookOutcome | None = None) -> None:
         """Record that these points (S, d) are examined, with the ``outcome`` of a look."""
         if self.looks is not None:
             self.looks.examine(points, self.sharing.weights, self._steps, outcome)
@@ -294,9 +294,9 @@ class PointAveraging(Policy):
 
     def _outcome(
         self, x: Tensor, residual: Tensor, mean: Tensor, now: float, believed: Tensor | None
-    ) -> tuple[Tensor, ...] | None:
-        """The outcome of looks at points (S, d) (``LookingAtPoints.examine``), given the members' ``residual`` and
-        ``mean`` (S, P); None if no replicate makes one. A reward that is not ``believed`` (S,) counts as the mean."""
+    ) -> LookOutcome | None:
+        """The outcome of looks at points (S, d), given the members' ``residual`` and ``mean`` (S, P); None if no
+        replicate makes a look. A reward that is not ``believed`` (S,) counts as the mean."""
         weights = self.sharing.weights
         if self.looks is None or not bool((looked := self.looks.is_look(x, weights, self._steps)).any()):
             return None
@@ -304,7 +304,7 @@ class PointAveraging(Policy):
         noise = (weights * self.scale.scale * self.members.noise_variance).sum(-1).sqrt()
         reward, predicted = (weights * residual).sum(-1), (weights * mean).sum(-1)
         reward = reward if believed is None else torch.where(believed, reward, predicted)
-        return looked, reward, predicted, noise, best
+        return LookOutcome(looked, reward, predicted, noise, best)
 
     def _in_internal_unit(self, reward: Tensor, believed: Tensor | None) -> Tensor:
         """Rewards (S,) in the internal unit, the least power of two above the first that is not 0. A reward far above
@@ -359,7 +359,7 @@ class PointAveraging(Policy):
         unit = self._factor
         trace: dict[str, Tensor | float] = {
             "effective_rate": (weights * members.effective_rate).sum(-1),
-            "effective_members": effective_number(weights),
+            "effective_members": self.sharing.effective_members,
             "noise_scale": (weights * scale * members.noise_variance).sum(-1).sqrt() / unit,
             "scale": (weights * scale).sum(-1).sqrt() / unit,
             "lengthscale": (weights * members.lengthscale.log().mean(-1)).sum(-1).exp(),

@@ -89,6 +89,11 @@ class FixedShare(Described, HasState):
     def state_changed(self) -> None:
         self._weighed = None
 
+    @property
+    def effective_members(self) -> Tensor:
+        """exp of the weights' entropy, (S,): 1 if one member has all weight, P if all have the same."""
+        return effective_number(self.weights)
+
     def update(
         self, log_density: Tensor, exempt: Tensor | None = None, log_unit: Tensor | None = None
     ) -> Tensor:
@@ -125,7 +130,7 @@ class FixedShare(Described, HasState):
 
 
 def effective_number(weights: Tensor) -> Tensor:
-    """exp of the entropy of weights (..., P): 1 if one member has all weight, P if all have the same."""
+    """exp of the entropy of weights (..., P)."""
     return torch.special.entr(weights).sum(-1).exp()
 
 

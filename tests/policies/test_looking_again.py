@@ -10,6 +10,7 @@ from bandits_torch import AskTell, Domain, recipes
 from bandits_torch.models import CandidatePrior, arm_gp_over_priors
 from bandits_torch.models.arms.members import ArmMembers, LowRankMembers
 from bandits_torch.policies import LookingAgain, LookingAtPoints, ModelAveraging, Observation, Pending
+from bandits_torch.policies.looking_again import LookOutcome
 from bandits_torch.recipes.averaging import auto_over_points
 from tests.reference import plain_looking
 
@@ -257,7 +258,7 @@ def test_clocks_of_places_are_those_of_the_words(d):
             twin.play(((played[t, s] + 1) / 4).tolist(), weights[t, s].tolist(), outcomes[t, :, s].tolist())
         assert looks.longest.tolist() == looks.unseen.max(-1).values.tolist()
         looked = looks.is_look(played[t], weights[t], t)
-        looks.examine(played[t], weights[t], t, (looked, *outcomes[t]))
+        looks.examine(played[t], weights[t], t, LookOutcome(looked, *outcomes[t]))
     assert followed > 10
     assert unsettled > 10
 
