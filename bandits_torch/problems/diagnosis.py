@@ -261,11 +261,11 @@ def diagnose(table: RewardTable | Tensor) -> Diagnosis:
 
     Cycles come first (``find_periods``, then ``Record.own_periods``). A regression on up to three harmonics of each, at
     the length that fits all rows best, removes them, on either side of a jump with coefficients of their own if an arm
-    would seem to drift otherwise. ``find_jumps`` divides the rest into jumps, drift and noise. The
-    variance of the noise is the mean square of y_{t-1} - 2 y_t + y_{t+1} over each arm's neighbouring rows, divided by
-    6, minus a third of the drift's variance; straight lines do not affect it. Its interval is Student's t over 20
-    blocks of rows, or fewer of ten rows each, for the logarithm of the standard deviation. In simulations it contained
-    the noise of 85 to 92 % of records of 42 to 400 rows.
+    would seem to drift otherwise. ``find_jumps`` divides the rest into jumps, drift and noise. The variance of the
+    noise is the mean square of y_{t-1} - 2 y_t + y_{t+1} over each arm's neighbouring rows, divided by 6, minus a third
+    of the drift's variance; straight lines do not affect it. Its interval is Student's t over 20 blocks of rows, or
+    fewer of ten rows each, for the logarithm of the standard deviation. In simulations it contained the noise of 85 to
+    92 % of records of 42 to 400 rows.
 
     Arms count as ``shared`` if one of two tests, each at the level .01, is significant. The first tests common levels:
     the mean correlation against 999 tables with the signs of random arms changed; it needs eight arms. The second tests
@@ -371,14 +371,18 @@ def _levels(
         drifting = designs.keys() & {*np.flatnonzero(levels.drift)}
         fewest = {n: max(two, 2 * designs[n].shape[1]) for n in drifting}
         more = cuts | {n: _with_another_cut(plain[:, n], cuts[n], fewest[n]) for n in drifting}
-        tried = None if more == cuts else found(more)[2]
-        helped = {n for n in drifting if tried is not None and tried.drift[n] < levels.drift[n] / 2}
+        if more == cuts:
+            break
+        again = found(more)
+        helped = {n for n in drifting if again[2] is not None and again[2].drift[n] < levels.drift[n] / 2}
         if not helped:
             break
-        cuts |= {n: more[n] for n in helped}
-        again = found(cuts)
+        if helped != drifting:
+            more = cuts | {n: more[n] for n in helped}
+            again = found(more)
         if again[2] is None or len(again[2].jumps) <= len(levels.jumps):
             break
+        cuts = more
         plain, fitted, levels = again
     return plain, fitted, levels
 

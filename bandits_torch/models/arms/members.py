@@ -262,13 +262,12 @@ class RecursiveMembers(MembersOverArms):
         self.now: float | None = None
         self.turn = 0
         self._ahead: tuple[Tensor, float, Tensor] | None = None  # a frame, a later time, the frame then
-        self._weights: tuple[Tensor, Time | None, Tensor, Sequence[Tensor]] | None = (
-            None  # what ``_weights_at`` found
-        )
-        self.seen: Seen | None = (
-            None  # in captured steps (``bandits_torch.captured``): functions of the present frame
-        )
-        self.blind = False  # in captured steps: whether no value may be read on the host
+        # A frame, a time, and what ``_weights_at`` found of them.
+        self._weights: tuple[Tensor, Time | None, Tensor, Sequence[Tensor]] | None = None
+        # In captured steps (``bandits_torch.captured``): functions of the present frame, and whether no value may be
+        # read on the host.
+        self.seen: Seen | None = None
+        self.blind = False
 
     @property
     def parts(self) -> tuple[RecursiveMembers, ...]:
