@@ -439,7 +439,7 @@ class AveragingSteps(CapturedSteps):
     Args:
         policy: a ``ModelAveraging`` over ``ArmMembers``, ``SmoothMembers`` or ``StackedMembers`` of these.
 
-    Raises NotCaptured, a ValueError, for any other model, cycles and a control.
+    Raises NotCaptured, a ValueError, for any other model, cycles, a control and a shared level.
     """
 
     faster_in_plain_calls = False
@@ -450,7 +450,9 @@ class AveragingSteps(CapturedSteps):
         if policy.model.has_cycles:
             raise refused("ModelAveraging over CyclicMembers", "without periods it can be")
         if policy.model.has_level:
-            raise refused("ModelAveraging over LevelMembers", "without a control it can be")
+            raise refused(
+                "ModelAveraging over LevelMembers", "without a control and a shared level it can be"
+            )
         self.policy, self.model, self.parts = policy, policy.model, policy.model.parts
         states: tuple[HasState, ...] = (policy.range, *policy.judged)
         self._states = [(state, name) for state in states for name in state.snapshot]

@@ -82,7 +82,7 @@ class ModelAveraging(Policy):
 
     Args:
         model: batch shape (S, P): an ``ArmGP`` (``arm_gp_over_priors``), or ``ArmMembers``, ``SmoothMembers`` or both,
-            ``StackedMembers``; or ``LevelMembers``, all with a learned origin.
+            ``StackedMembers``; or ``LevelMembers``, with a control all with a learned origin.
         sharing: the weights; default: equal prior weights and the defaults of ``FixedShare``.
         scale: whether origin and unit are learned (``MemberScale``); default: they are known, 0 and 1.
         width: multiplies the mixture's standard deviation.
@@ -131,8 +131,8 @@ class ModelAveraging(Policy):
     ) -> None:
         validation.instance("model", model, (ArmGP, MembersOverArms), "an ArmGP or ArmMembers")
         framed = scale is not None and bool(scale.learn_offset.all())
-        fits = framed or not model.has_level
-        learns = "one that learns the origin of all members, over LevelMembers"
+        fits = framed or getattr(model, "control", None) is None
+        learns = "one that learns the origin of all members, over LevelMembers with a control"
         validation.require(fits, "scale", scale, learns)
         two = len(model.batch_shape) == 2
         validation.require(two, "model.batch_shape", tuple(model.batch_shape), "(S, P): replicates, members")
@@ -196,9 +196,10 @@ class ModelAveraging(Policy):
         one common unit and origin, which may differ from those of rewards."""
         if not self.model.has_level:
             return self.sharing.weights, *self.members(time)
-        # Its marginals are lifts, without the level.
-        mean, variance = cast(Any, self.model).rewards(self._at(time))
-        return self.sharing.weights, mean, variance * self._factors().unsqueeze(-1)
+        # The marginals of LevelMembers are without the level's uncertainty, and with a control without the level.
+        return self.sharing.weights, *self.in_one_unit(
+            *cast(MembersOverArms, self.model).rewards(self._at(time))
+        )
 
     @torch.no_grad()
     def joint(self, time: float, arms: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -333,12 +334,12 @@ class ModelAveraging(Policy):
             mean, variance = self.model.at(arm, time)
             learned = torch.where(due, seen - mean, learned)
         if self.model.has_level:
-            jumped = learned != seen - mean
-            jumped = jumped if where is None else jumped & where
-            if bool(jumped.any()):
-                cast(Any, self.model).forget_level(jumped)
+            clipped = learned != seen - mean
+            clipped = clipped if where is None else clipped & where
+            if bool(clipped.any()):
+                jumped = cast(MembersOverArms, self.model).forget_level(clipped)
                 mean, variance = self.model.at(arm, time)
-                learned = seen - mean
+                learned = torch.where(jumped, seen - mean, learned)
         self.model.observe_residuals(arm, learned, (mean, variance), time, where)
         self.tried(arm, where)
         if holding:

@@ -32,6 +32,7 @@ _PARTS = ((0.0, 0.6), (0.03, 0.2), (0.3, 0.2))  # share of the variance independ
 _SHARPER, _SHARPER_WEIGHT = (9, 25), 0.05  # powers of the correlations; share of the given kernel's weight
 _GIVEN = 0.9  # prior weight of the members with the given kernel
 _CYCLIC = 0.5  # prior weight of the members with cycles, if there are any
+_LEVEL = 0.5  # prior weight of the members whose arms share a level, beside others
 _CYCLE_SHARES = (0.3, 0.7)  # of the variance, for cycles that are learned
 # If arms share a level: variances of the arms' parts, relative to the noise, and their rates of change; pairs of the
 # level's variance, relative to the noise, and its time-scale.
@@ -139,22 +140,28 @@ def with_cycles(
 
 
 def with_level(groups: Sequence[Family]) -> list[Family]:
+    """These families, and families whose arms share a level, of every second size and time-scale."""
+    kept = [replace(one, weight=(1 - _LEVEL) * one.weight) for one in groups]
+    return kept + [replace(one, weight=_LEVEL * one.weight) for one in of_level(groups, _LEVELS[1::2])]
+
+
+def of_level(groups: Sequence[Family], levels: Sequence[tuple[float, float]] = _LEVELS) -> list[Family]:
     """Families whose arms share a level and whose unit is learned.
 
     With a given kernel: its correlations without the part common to all arms, with and without an independent part,
     and independent arms. Without one: independent arms, and two length-scales if there are features.
     """
-    plain = [one for one in groups if not one.smooth and not one.strengths]
-    given = [one for one in groups if one.strengths][: len(_PARTS) : 2]
+    plain = [one for one in groups if not one.smooth and not one.strengths and one.cycle is None]
+    given = [one for one in groups if one.strengths and one.cycle is None][: len(_PARTS) : 2]
     for i, one in enumerate(given):
         rows = one.shape.mean(-1, keepdim=True)
         rest = one.shape - rows - rows.mT + rows.mean(-2, keepdim=True)  # of f minus its mean over arms
         variance = rest.diagonal().mean().clamp_min(torch.finfo(rest.dtype).tiny)
         given[i] = replace(one, shape=rest / variance + 1.0)  # with a constant part, as in ``_unknown``
     some = [*given, plain[0], *([] if given else plain[2:5:2])]
-    noises, weight = [plain[0].shape.new_tensor(1 / size) for size in LIFTS], 1 / (len(some) * len(_LEVELS))
+    noises, weight = [plain[0].shape.new_tensor(1 / size) for size in LIFTS], 1 / (len(some) * len(levels))
     some = [replace(one, noises=noises, rates=LEVEL_RATES, weight=weight, strengths=()) for one in some]
-    return [replace(one, level=level) for one in some for level in _LEVELS]
+    return [replace(one, level=level) for one in some for level in levels]
 
 
 def families_of_pairs(

@@ -39,6 +39,7 @@ from bandits_torch.recipes.auto_members import (
     families,
     families_of_pairs,
     in_one_unit,
+    of_level,
     spread,
     with_cycles,
     with_level,
@@ -195,7 +196,8 @@ _AT_ONCE = 6  # most looks within c sqrt(t + 300) steps if a kernel relates arms
 _WIDE = 2.0  # ``wide`` of ``ModelAveraging``, with a kernel
 _LEAST = 1e-6  # share of the history's variance, added to the residual variance of cycles
 _SHARE = 0.1  # of the traffic, for a control
-_DEFAULTS = {"control_share": _SHARE, "plausible": PLAUSIBLE, "prior_mean": 0.0}  # others: None
+# Others: None.
+_DEFAULTS = {"control_share": _SHARE, "plausible": PLAUSIBLE, "prior_mean": 0.0, "shared_level": False}
 _FEW = 16  # without a kernel, up to this number of arms all are tried, with features or not
 
 
@@ -209,6 +211,7 @@ def auto(
     log: Log | None = None,
     control: int | None = None,
     control_share: float = _SHARE,
+    shared_level: bool = False,
     context_dim: int = 0,
     context_kernel: Kernel | None = None,
     contexts: Tensor | int | None = None,
@@ -253,6 +256,9 @@ def auto(
             learn a level, with its cycles, that is common to all arms (``LevelMembers``). A kernel or history sets only
             the correlations of the arms' differences.
         control_share: in (0, 1/2].
+        shared_level: whether all rewards may rise and fall together, by day and night for example, while the order of
+            the arms stays for longer; among up to 200 arms. Half of the prior weight is then on members with such a
+            level, and no period need be known.
         width: multiplies the mixture's standard deviation. None: 1.25; with a kernel or history 2 at every tenth
             choice; over a ``Domain`` and under contexts that are not listed 1.
         share, behind: see ``FixedShare``.
@@ -282,6 +288,7 @@ def auto(
     theorem bounds its regret. Raises ValueError for arguments that contradict each other or have no effect, and for
     more than 500 arms without features or a kernel.
     """
+    validation.instance("shared_level", shared_level, bool, "True or False")
     of_contexts: dict[str, Any] = {"context_dim": validation.natural("context_dim", context_dim) or None}
     of_contexts |= {"contexts": contexts, "context_kernel": context_kernel, "matters": matters}
     if isinstance(log, Log) and context_dim == 0 and contexts is None:
@@ -300,6 +307,7 @@ def auto(
         past = {"log": log, "history": history, "history_times": history_times}
         _left_out("None if the choices are a Domain", control=control, **past)
         _left_out("left out over a Domain, where a context is a fixed feature", **of_contexts)
+        _left_out("False if the choices are a Domain", shared_level=shared_level)
         without = isinstance(cycles, str | None) and not checked_periods(cycles)
         validation.require(without, "cycles", cycles, f"{FIND!r} or None if the choices are a Domain")
         _left_out("left at its default over a Domain", plausible=plausible)
@@ -322,17 +330,28 @@ def auto(
         if control is not None:  # the level learns cycles
             unsaid = isinstance(cycles, Cycles) or cycles in (None, FIND)
             validation.require(unsaid, "cycles", cycles, f"{FIND!r} or None with a control")
+            _left_out("False with a control, whose members always share a level", shared_level=shared_level)
             cycles = None
         known = _cycles(features, setup.grown_from, history, history_times, cycles)
         if under_contexts:
             given = None if known is None else cycles
             _left_out("None under contexts", history=history, cycles=given, control=control)
+            _left_out("False under contexts", shared_level=shared_level)
             policy = _under_contexts(setup, features, of_contexts, settings | sharing)
         else:
             _left_out("None without a context (context_dim 0)", **of_contexts)
             of_kernel = isinstance(cycles, Cycles)  # its noise variance was estimated without the cycles
             policy = _over_arms(
-                setup, features, kernel, prior_mean, known, of_kernel, control, settings, sharing
+                setup,
+                features,
+                kernel,
+                prior_mean,
+                known,
+                of_kernel,
+                control,
+                shared_level,
+                settings,
+                sharing,
             )
         if log is not None:
             _learn_log(policy, log, features)
@@ -393,6 +412,7 @@ def _over_arms(
     known: Cycles | None,
     of_kernel: bool,
     control: int | None,
+    shared_level: bool,
     settings: dict[str, Any],
     sharing: dict[str, Any],
 ) -> ModelAveraging:
@@ -411,9 +431,12 @@ def _over_arms(
         variance = K.diagonal()
         strong = (K.square() >= 0.5 * variance.unsqueeze(-1) * variance) & (K != 0)
         related = bool(strong.fill_diagonal_(False).any())
+    if len(features[:first]) > _LEARNED_UP_TO:
+        _left_out(f"None for more than {_LEARNED_UP_TO} arms", control=control)
+        _left_out(f"False for more than {_LEARNED_UP_TO} arms", shared_level=shared_level)
     if control is not None:
-        most = len(features[:first]) <= _LEARNED_UP_TO
-        validation.require(most, "control", control, f"None for more than {_LEARNED_UP_TO} arms")
+        groups = of_level(groups)
+    elif shared_level:
         groups = with_level(groups)
     groups = in_one_unit(groups, first)
     width, look_again = settings["width"], settings["look_again"]
@@ -538,15 +561,16 @@ def _policy(
     mean = inputs.prior_mean_over(features, prior_mean)
     n = features.shape[-2]
     validation.of_shape("prior_mean", mean, (), (n,))
-    forgetting = [family for family in groups if not family.smooth and family.cycle is None]
+    levelled = [family for family in groups if family.level is not None]
+    forgetting = [
+        family for family in groups if not (family.smooth or family.cycle is not None or family.level)
+    ]
     smooth = [family for family in groups if family.smooth]
     cyclic = [family for family in groups if family.cycle is not None]
     rows, columns = groups[0].shape.shape
     build: Any = ArmMembers if rows == columns else LowRankMembers
-    if control is not None:
-        build = partial(LevelMembers, control=control)
-    kinds: list[tuple[Any, list[Family], Tensor]] = [(build, forgetting, mean.expand(n))]
-    kinds += [(SmoothMembers, smooth, mean.expand(n))] if smooth else []
+    of_all = (build, forgetting), (SmoothMembers, smooth), (partial(LevelMembers, control=control), levelled)
+    kinds: list[tuple[Any, list[Family], Tensor]] = [(*one, mean.expand(n)) for one in of_all if one[1]]
     if cycles is not None and len(cycles.residuals):
         profile, level = (torch.from_numpy(part).to(features) for part in (cycles.profile, cycles.levels))
         whole: dict[str, Any] = {"periods": cycles.periods, "harmonics": cycles.harmonics, "profile": profile}

@@ -30,6 +30,7 @@ PAGES = {
     "diagnosis/results/RECORDS.md": "diagnosis.records:write_page",
     "diagnosis/results/RESULTS.md": "diagnosis.__main__:write_page",
     "elsewhere/results/RESULTS.md": "elsewhere.__main__:write_page",
+    "level/results/RESULTS.md": "level.__main__:write_page",
     "logs/results/RESULTS.md": "logs.__main__:write_page",
     "moves/results/RESULTS.md": "moves.__main__:write_page",
     "papers/results/calandriello/RESULTS.md": "papers._calandriello_page:write",

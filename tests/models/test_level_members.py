@@ -18,7 +18,7 @@ def test_a_level_that_jumps_costs_little():
 
     class Slow(LevelMembers):
         def forget_level(self, where):
-            pass
+            return torch.zeros_like(where)
 
     def square(t):
         return 10.0 if t % 100 < 50 else -10.0

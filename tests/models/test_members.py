@@ -21,8 +21,6 @@ PERIODS, HARMONICS = (7.0, 31.5), (2, 1)
 WAVES = ((7.0, 1, 1.0), (7.0, 2, 0.25), (31.5, 1, 1.0))
 PROFILE = torch.randn(6, N, generator=torch.Generator().manual_seed(9), dtype=torch.float64)
 
-CONTROL = 1
-
 # Kind: kernel, noise, how it changes over time (a rate, or a time scale), and a share and rate of the cycle, or a
 # variance and a time scale of the level.
 GRIDS = {
@@ -31,10 +29,12 @@ GRIDS = {
     "smooth": list(product((0, 1), (0.05, 1.0), (1.0, 12.0, 300.0))),
     "cyclic": [*product((0, 1), (0.05,), (0.0, 0.1), (0.0, 0.6), (0.01,)), (0, 1.0, 0.1, 0.6, 0.0)],
     "level": [(0, 0.3, 0.0, 50.0, 8.0), (1, 1.0, 0.1, 2.0, 30.0), (1, 0.1, 0.02, 10.0, 3.0)],
+    "lifts": [(0, 0.3, 0.0, 50.0, 8.0), (1, 1.0, 0.1, 2.0, 30.0), (1, 0.1, 0.02, 10.0, 3.0)],
     "cyclic without cycles": list(product((0, 1), (0.05, 1.0), (0.0, 0.1), (0.0,), (0.01,))),
 }
 every_kind = pytest.mark.parametrize("kind", GRIDS)
-every_kind_that_stacks = pytest.mark.parametrize("kind", [kind for kind in GRIDS if kind != "level"])
+every_kind_that_stacks = pytest.mark.parametrize("kind", [kind for kind in GRIDS if kind != "lifts"])
+LEVEL = ("level", "lifts")  # of rewards, and of lifts over a control
 
 
 def members(kind, arms=N, replicates=S, unit=1.0, like=range(N)):
@@ -49,9 +49,11 @@ def members(kind, arms=N, replicates=S, unit=1.0, like=range(N)):
     if kind.startswith("cyclic"):
         options |= {"periods": PERIODS, "harmonics": HARMONICS, "profile": unit * PROFILE[:, :arms]}
         options |= {"share": cycle[0], "cycle_rate": cycle[1]}
-    if kind == "level":
-        options |= {"level_variance": unit**2 * cycle[0], "timescale": cycle[1], "control": CONTROL}
-    build = {"fading": ArmMembers, "smooth": SmoothMembers, "level": LevelMembers}.get(kind, CyclicMembers)
+    if kind in LEVEL:
+        options |= {"level_variance": unit**2 * cycle[0], "timescale": cycle[1]}
+        options |= {"control": 1} if kind == "lifts" else {}
+    build = {"fading": ArmMembers, "smooth": SmoothMembers, **dict.fromkeys(LEVEL, LevelMembers)}
+    build = build.get(kind, CyclicMembers)
     return build(arms, unit**2 * KERNELS[:, like][:, :, like], *told, **options)
 
 
@@ -60,7 +62,7 @@ def dense_member(kind, kernel, noise, change, *cycle):
         total = sum(q for *_, q in WAVES)
         waves = [(p, h, q / total, PROFILE[2 * j], PROFILE[2 * j + 1]) for j, (p, h, q) in enumerate(WAVES)]
         return DenseMember(KERNELS[kernel], noise, change, *cycle, MEAN, waves)
-    if kind == "level":  # which one arm more, never pulled, pays alone
+    if kind in LEVEL:  # which one arm more, never pulled, pays alone
         terms = torch.nn.functional.pad(KERNELS[kernel], (0, 1, 0, 1)), forgetting(change)
         level = torch.ones(N + 1, N + 1).double(), times(constant(cycle[0]), matern(1.5, cycle[1]))
         return DenseTerms([terms, level], noise, torch.nn.functional.pad(MEAN, (0, 1)))
@@ -100,25 +102,27 @@ def apart(twin, now):
     return (mean - mean[N])[:N], parts[:N, :N], (joint[N] - joint[N, N])[:N], joint[N, N]
 
 
-def expected(twin, now, arm):
-    """Mean and variance of all arms, and their covariances with an arm; of members with a level lifts over the control,
-    and covariances given the level. Then mean and variance of the arm's reward."""
+def expected(twin, now, arm, control):
+    """Mean and variance of all arms, and their covariances with an arm; of members with a level the covariances given
+    the level, and with a control the lifts over it. Then mean and variance of the arm's reward."""
     mean, joint = twin.joint(now)
     of_arm = mean[arm], joint[arm, arm]
     if len(mean) > N:
-        mean, joint, shared, unsure = apart(twin, now)
-        mean, joint = mean - mean[CONTROL], joint - shared.outer(shared) / unsure
+        rewards = mean[:N]
+        parts, joint, shared, unsure = apart(twin, now)
+        mean = rewards if control is None else parts - parts[control]
+        joint = joint - shared.outer(shared) / unsure
     return mean, joint.diagonal(), joint[arm], *of_arm
 
 
 def assert_agree(twins, model, now):
     """Means, variances and covariances of all arms, and of one arm for each replicate."""
     mean, variance = model.marginals(now)
-    arm = torch.arange(model.replicates)
+    arm, control = torch.arange(model.replicates), getattr(model, "control", None)
     (at_mean, at_variance), covariance = model.at(arm, now), model.covariance_with(arm, now)
     for (s, p), twin in twins.items():
         ours = mean[s, p], variance[s, p], covariance[s, p], at_mean[s, p], at_variance[s, p]
-        torch.testing.assert_close(ours, expected(twin, now, s), rtol=0, atol=1e-8)
+        torch.testing.assert_close(ours, expected(twin, now, s, control), rtol=0, atol=1e-8)
 
 
 def some(kind, seed, share):
@@ -197,17 +201,28 @@ def test_a_state_goes_on_alike_alone_and_stacked(kind):
             models[1].load_state_dict(models[0].state_dict())
         if k == 30:
             where = torch.rand(S, models[0].batch_shape[1], generator=torch.Generator().manual_seed(1)) < 0.3
+            share = where[:, half:]
             for model in models:
                 model.reset(where)
+                forgotten = model.forget_level(~where)
+                assert torch.equal(forgotten[:, half:], ~share if kind == "level" else share & ~share)
+                assert not forgotten[:, :half].any()
             parts[0].reset(where[:, :half])
-            parts[1].reset(where[:, half:])
+            parts[1].reset(share)
+            parts[1].forget_level(~share)
     now, at, whole = later(time, 1.0), torch.arange(S), models[0]
     assert whole.batch_shape == (S, half + len(GRIDS[kind]))
     answers = []
     for model in (*models, *parts):
         own = now[0] if isinstance(now, tuple) and model is parts[0] else now
         answers.append(
-            [*model.marginals(own), *model.at(at), *model.prior_at(at, own), model.covariance_with(at)]
+            [
+                *model.marginals(own),
+                *model.rewards(own),
+                *model.at(at),
+                *model.prior_at(at, own),
+                model.covariance_with(at),
+            ]
         )
     for ours, again, first, second in zip(*answers, strict=True):
         assert torch.equal(ours, again)
@@ -220,7 +235,7 @@ def test_a_state_goes_on_alike_alone_and_stacked(kind):
     assert torch.equal(whole.prior_between(arms, times), torch.cat(expected, 1))
     whole.reset()
     fresh = torch.cat([part.prior_variance for part in parts]).expand(S, -1, -1)
-    assert torch.equal(whole.marginals()[1], fresh)
+    assert torch.equal(whole.rewards()[1], fresh)
 
 
 def test_a_stack_may_have_one_part():
@@ -324,13 +339,13 @@ def test_members_over_more_arms_know_what_they_would_have_known(kind, like, coun
 
 def test_a_level_that_is_forgotten_is_as_before_the_first_reward_and_arms_are_known_as_well():
     """And so it is learned from the next reward."""
-    model, twins = members("level"), dense("level")
-    for time, arm, reward in steps("level", 40):
+    model, twins = members("lifts"), dense("lifts")
+    for time, arm, reward in steps("lifts", 40):
         model.observe_arms(arm.unsqueeze(-1), reward, time)
         observe(twins, time, arm, reward)
     now, where = time + 1.0, torch.tensor([[True, False, True], [False, True, True]])
     lift, level, (mean, variance) = model.marginals(now)[0], model.level(now), model.rewards(now)
-    model.forget_level(where)
+    assert torch.equal(model.forget_level(where), where)
     assert torch.equal(model.marginals(now)[0], lift)
     assert torch.equal(model.rewards(now)[0][~where], mean[~where])
     assert torch.equal(model.rewards(now)[1][~where], variance[~where])
@@ -343,7 +358,7 @@ def test_a_level_that_is_forgotten_is_as_before_the_first_reward_and_arms_are_kn
         exact = of_rewards[:N], joint.diagonal()[:N], of_rewards[N]
         torch.testing.assert_close(said, exact, rtol=0, atol=1e-8)
         if where[s, p]:
-            (parts, covariance, _, _), (_, noise, _, of_level, _) = apart(twin, now), GRIDS["level"][p]
+            (parts, covariance, _, _), (_, noise, _, of_level, _) = apart(twin, now), GRIDS["lifts"][p]
             column = covariance[arm[s]] + of_level
             total = column[arm[s]] + noise
             told = parts + column * (reward[s, p] - parts[arm[s]]) / total
@@ -356,8 +371,11 @@ def test_members_of_low_rank_do_not_grow_from_those_of_other_arms():
         members("low rank").grow_from(members("low rank", 4, like=range(N)[::-1]))
 
 
-@pytest.mark.parametrize("other", [members("fading", replicates=1), members("fading", arms=4), "members"])
-def test_parts_of_other_replicates_or_arms_do_not_stack(other):
+OTHERS = members("fading", replicates=1), members("fading", arms=4), members("lifts"), "members"
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_parts_of_other_replicates_arms_or_meaning_do_not_stack(other):
     with pytest.raises(ValueError, match="parts"):
         StackedMembers([members("smooth"), other])
 

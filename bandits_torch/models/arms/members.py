@@ -36,7 +36,7 @@ class MembersOverArms(Described, PlainState):
 
     can_condition_mean = True
     has_cycles = False  # whether the second number of a time matters
-    has_level = False  # whether arms share a level, as in ``LevelMembers``
+    has_level = False  # whether some of the members are ``LevelMembers``
     replicates: int
     now: float | None
     arms: Tensor  # (N, d)
@@ -70,6 +70,10 @@ class MembersOverArms(Described, PlainState):
     def marginals(self, time: Time | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of every arm at ``time`` (default: now): (S, P, N) each. O(S P N)."""
         return _joined([part.marginals(time) for part in self.parts])
+
+    def rewards(self, time: Time | None = None) -> tuple[Tensor, Tensor]:
+        """``marginals`` of expected rewards. They differ only in ``LevelMembers``, whose ``marginals`` compare arms."""
+        return _joined([part.rewards(time) for part in self.parts])
 
     def at(self, arm: Tensor, time: Time | None = None) -> tuple[Tensor, Tensor]:
         """Posterior mean and variance of one arm per replicate, ``arm`` (S,), under every member: (S, P) each."""
@@ -127,6 +131,11 @@ class MembersOverArms(Described, PlainState):
         observations of ``arms`` (S, K) at ``times``, in members with ``where`` (S, P) True. The covariance stays."""
         for part, (here, own) in self._each(where, weights):
             part.condition_mean(here, arms, times, own)
+
+    def forget_level(self, where: Tensor) -> Tensor:
+        """Return the level to its prior in the ``LevelMembers`` with ``where`` (S, P) True, because it has jumped.
+        Returns in which members this happened, (S, P)."""
+        return torch.cat([part.forget_level(here) for part, (here,) in self._each(where)], 1)
 
     def grow_from(self, small: MembersOverArms) -> None:
         """Take what ``small`` has learned, members built like these over the first of these arms."""
@@ -307,6 +316,9 @@ class RecursiveMembers(MembersOverArms):
     # -- predicting ------------------------------------------------------------------------------------
 
     def marginals(self, time: Time | None = None) -> tuple[Tensor, Tensor]:
+        return self.rewards(time)
+
+    def rewards(self, time: Time | None = None) -> tuple[Tensor, Tensor]:
         g, squares = self._weights_at(time)
         mean, variance = self._prior_mean_at(time), self.prior_variance
         for k in range(self.states):
@@ -478,6 +490,9 @@ class RecursiveMembers(MembersOverArms):
         s = self.states
         half = ((G[:, None] * counts) @ rows.unflatten(2, (s, -1)).flatten(3)).reshape(rows.shape)
         return (G[:, None, None] @ half.unflatten(3, (s, -1))).reshape(rows.shape)
+
+    def forget_level(self, where: Tensor) -> Tensor:
+        return torch.zeros_like(where)
 
     def condition_mean(self, where: Tensor, arms: Tensor, times: Sequence[Time], weights: Tensor) -> None:
         carried = self._carried(times[-1] if self.now is None else self.now, times)

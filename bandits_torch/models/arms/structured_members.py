@@ -191,17 +191,17 @@ class LevelMembers(RecursiveMembers):
     prior covariances are K, v 1 1^T and v 1 1^T, and an observation measures f + l: h = (1, 1, 0). F is block diagonal,
     with (1 - eps)^{gap / 2} and the F of ``SmoothMembers``.
 
-    ``at`` and ``rewards`` refer to f + l, the reward. ``marginals`` and ``covariance_with`` compare arms: they return
-    the mean of the lift f - f_control, and variances and covariances of f given the level at that time. If the level is
-    unknown, it may be higher and all arms lower. This uncertainty is common to all arms and does not affect which arm
-    is best; conditioning on l removes it.
+    ``at`` and ``rewards`` refer to f + l, the reward. ``marginals`` and ``covariance_with`` compare arms: their
+    variances and covariances are of f given the level at that time. If the level is unknown, it may be higher and all
+    arms lower. This uncertainty is common to all arms and does not affect which arm is best; conditioning on l removes
+    it. The means of ``marginals`` are those of f + l, or with a ``control`` those of the lift f - f_control.
 
     Args:
         arms, covariances, kernel, noise_variance, prior_mean, replicates: as for ``ArmMembers``.
         forgetting_rate: (P,) eps in [0, 1), of f.
         level_variance: (P,) v > 0.
         timescale: (P,) > 0.05, of the level.
-        control: the arm with which lifts compare.
+        control: the arm with which lifts compare; None: means are of rewards.
 
     Memory and cost of folds: nine times those of ``ArmMembers``. Raises ValueError as ``ArmMembers`` does, and for
     numbers out of range.
@@ -223,7 +223,7 @@ class LevelMembers(RecursiveMembers):
         *,
         level_variance: Tensor,
         timescale: Tensor,
-        control: int,
+        control: int | None = None,
         prior_mean: float | Tensor = 0.0,
         replicates: int = 1,
     ) -> None:
@@ -234,8 +234,9 @@ class LevelMembers(RecursiveMembers):
             validation.finite_tensor(name, value)
             validation.of_shape(name, value, (len(self.kernel),), note=", one for each member")
             validation.require(bool((value > least).all()), name, value, f"> {least}")
-        inside = validation.natural("control", control) < self.num_arms
-        validation.require(inside, "control", control, f"an arm, 0 to {self.num_arms - 1}")
+        if control is not None:
+            inside = validation.natural("control", control) < self.num_arms
+            validation.require(inside, "control", control, f"None or an arm, 0 to {self.num_arms - 1}")
         self.control = control
         rate = -torch.expm1(-math.sqrt(3) / timescale.double())
         held = {"level_variance": level_variance, "timescale": timescale, "_level_rate": rate}
@@ -272,22 +273,21 @@ class LevelMembers(RecursiveMembers):
 
     # -- predicting ------------------------------------------------------------------------------------
 
-    def rewards(self, time: Time | None = None) -> tuple[Tensor, Tensor]:
-        """Mean and variance of f + l for every arm at ``time`` (default: now), (S, P, N) each."""
-        return super().marginals(time)
-
     def level(self, time: Time | None = None) -> Tensor:
         """Posterior mean of the level at ``time`` (default: now), (S, P)."""
         return (self._frame_at(time)[:, 1, 1:] * self.mean[:, :, 1:, 0]).sum(-1)
 
     def marginals(self, time: Time | None = None) -> tuple[Tensor, Tensor]:
-        """Mean of every arm's lift over the control, and variance of its f given the level at ``time``."""
+        """Mean of every arm's reward, or lift over the control, and variance of its f given the level at ``time``."""
         g = self._frame_at(time)[:, :1, 0]
         mean = self.prior_mean + g * self.mean[:, :, 0]
         shared, of_level = self._with_level(time)
         variance = self._variance_of_f - g.square() * self.reduction[:, :, 0] - shared.square() / of_level
-        lift = mean - mean[..., self.control].unsqueeze(-1)
-        return lift, torch.maximum(variance, torch.finfo(variance.dtype).eps * self._variance_of_f)
+        if self.control is None:
+            mean = mean + self.level(time).unsqueeze(-1)
+        else:
+            mean = mean - mean[..., self.control].unsqueeze(-1)
+        return mean, torch.maximum(variance, torch.finfo(variance.dtype).eps * self._variance_of_f)
 
     def covariance_with(self, arm: Tensor, time: Time | None = None) -> Tensor:
         """Posterior covariance of every arm's f with f of one arm per replicate, ``arm`` (S,), given the level at
@@ -309,9 +309,8 @@ class LevelMembers(RecursiveMembers):
 
     # -- learning --------------------------------------------------------------------------------------
 
-    def forget_level(self, where: Tensor) -> None:
-        """Return the level to its prior in the members with ``where`` (S, P) True, because it has jumped. The posterior
-        of f stays."""
+    def forget_level(self, where: Tensor) -> Tensor:
+        """See ``MembersOverArms``. The posterior of f stays."""
         run, member = where.nonzero(as_tuple=True)
         n = self.rows.shape[-1] // 3
         self.mean[run, member, 1:] = 0.0
@@ -319,6 +318,7 @@ class LevelMembers(RecursiveMembers):
         self.pending[member, run, :, 1:] = 0.0
         self.rows[member, run, n:] = 0.0
         self.rows[member, run, :, n:] = 0.0
+        return where
 
     def prior_between(self, arms: Tensor, times: Sequence[Time]) -> Tensor:
         F = self._passing_between(times, times)
@@ -342,7 +342,7 @@ class StackedMembers(MembersOverArms):
     """The members of several models in one model: for example ``ArmMembers``, then ``SmoothMembers``.
 
     Args:
-        parts: ``RecursiveMembers`` over the same arms, with equal ``replicates``; no ``LevelMembers``.
+        parts: ``RecursiveMembers`` over the same arms, with equal ``replicates``; no ``LevelMembers`` with a control.
 
     Cost: the sum of the parts' costs. Source: see the parts; the combination is ours.
     Raises ValueError for parts of other kinds, of other arms or replicates than the first, and without a part.
@@ -353,14 +353,15 @@ class StackedMembers(MembersOverArms):
         validation.instance("parts", parts, (list, tuple), "a list of models")
         validation.require(len(parts) > 0, "parts", parts, "at least one")
         for part in parts:
-            expected = "ArmMembers, SmoothMembers or CyclicMembers"
-            validation.instance("parts", part, RecursiveMembers, expected)
-            validation.require(not part.has_level, "parts", part, expected)
+            validation.instance("parts", part, RecursiveMembers, "a model such as ArmMembers")
+            compares = getattr(part, "control", None) is not None
+            validation.require(not compares, "parts", part, "LevelMembers without a control")
             fits = part.replicates == parts[0].replicates and torch.equal(part.arms, parts[0].arms)
             validation.require(fits, "parts", part, "models over the same arms, with equal replicates")
         self.stacked = torch.nn.ModuleList(parts)
         self.replicates = parts[0].replicates
         self.has_cycles = any(part.has_cycles for part in parts)
+        self.has_level = any(part.has_level for part in parts)
         noises = [part.noise_variance.expand(part.batch_shape) for part in parts]
         self.register_buffer("noise_variance", torch.cat(noises, -1), persistent=False)
         for name in ("forgetting_rate", "prior_mean"):
