@@ -1,4 +1,4 @@
-"""``python -m benchmarks.level``: a level that all arms share, and the cost of not knowing it. Ten minutes of a core."""
+"""``python -m benchmarks.level``: a level that all arms share, and the price of not knowing it. Ten minutes."""
 
 from pathlib import Path
 from typing import Annotated
@@ -81,6 +81,12 @@ def write_page(folder: Path) -> Path:
     means = table.groupby(["case", "policy"], sort=False)[["regret", "random"]].mean()
     regret, under = means["regret"].unstack(), table.groupby("case", sort=False)["level"].first()
 
+    def share(own: pd.DataFrame) -> str:
+        mean, error = own["regret"].mean() / own["random"].mean(), own["regret"].sem() / own["random"].mean()
+        return f"{mean:.1%} ± {error:.1%}"
+
+    shares = table.groupby(["case", "policy"], sort=False)[["regret", "random"]].apply(share).unstack()
+
     def ratio(other: str, level: bool) -> pd.Series:
         return (regret[SHARED] / regret[other])[under[under == level].index]
 
@@ -90,8 +96,8 @@ def write_page(folder: Path) -> Path:
     return pages.render(
         folder / "RESULTS.md",
         "level/RESULTS.md.jinja",
-        table=table,
-        policies=POLICIES,
+        rows=table,
+        shares=shares.reindex(regret.index).fillna("").reset_index(),
         of_auto=mean(ratio(AUTO, True)),
         most=ratio(AUTO, True).max(),
         of_known=mean(ratio(KNOWN, True)),
