@@ -47,7 +47,8 @@ class LookingAgain(Described, HasState):
     With 300 imagined observations without a change before the first, it is about 1 / (2 (t + 300)). Suppose that the
     policy looks every tau observations at the cost g_i, and that an arm that became best costs L an observation until
     it is found. Then a step costs g_i / tau + L tau / (4 (t + 300)) on average. The minimum is at
-    tau = 2 sqrt((t + 300) g_i / L), which grows with the square roots of time and gap.
+    tau = 2 sqrt((t + 300) g_i / L), which grows with the square roots of time and gap. If N unrelated arms have one
+    hazard in common, and none of them has changed, it is about 1 / (2 N t), so c grows with the square root of N.
 
     Args:
         every: c > 0.

@@ -191,6 +191,7 @@ PLAUSIBLE = 4.0  # nats
 _LEARNED_UP_TO, _HARMONICS = 200, 2  # most arms with learned cycles or a control; harmonics of such cycles
 # c of ``LookingAgain``: for unrelated arms, arms with features, arms related by a given kernel, related contexts.
 _LOOK_AGAIN, _LOOK_AGAIN_FEATURES, _LOOK_AGAIN_RELATED, _LOOK_AGAIN_CONTEXTS = 7.0, 8.5, 14.0, 12.0
+_UNRELATED = 30  # unrelated arms from which c grows with the square root of their number
 _MANY_PAIRS = 64  # of arm and related context; with more, no pair is looked at again by default
 _AT_ONCE = 6  # most looks within c sqrt(t + 300) steps if a kernel relates arms, or with many pairs
 _WIDE = 2.0  # ``wide`` of ``ModelAveraging``, with a kernel
@@ -262,9 +263,10 @@ def auto(
         width: multiplies the mixture's standard deviation. None: 1.25; with a kernel or history 2 at every tenth
             choice; over a ``Domain`` and under contexts that are not listed 1.
         share, behind: see ``FixedShare``.
-        look_again: c of ``ModelAveraging``. None: 7, but 8.5 with features and no kernel or history, and 14 with a
-            kernel that relates arms (a squared correlation of 1/2 or more), then with at most six looks within
-            c sqrt(t + 300) steps. Over a ``Domain``: c of ``PointAveraging``, None for 7. 0: never.
+        look_again: c of ``ModelAveraging``. None: 7, for more than 30 arms 7 sqrt(N / 30); but 8.5 with features and no
+            kernel or history, and 14 with a kernel that relates arms (a squared correlation of 1/2 or more), then with
+            at most six looks within c sqrt(t + 300) steps. Over a ``Domain``: c of ``PointAveraging``, None for 7. 0:
+            never.
         max_move, move_price, start_at: see ``CostlyMoves``, which wraps the policy if any of them is given: how far a
             setting of a ``Domain`` may move in a step, as a share of its range; the price of a move or switch of arms.
         plausible: see ``ModelAveraging``; not for a ``Domain``, which has no such checks.
@@ -280,9 +282,9 @@ def auto(
     (``PairAveraging``). If contexts are not listed, members are over features and context (``ContextAveraging``), hold
     200 observations, and learn length-scales as over a ``Domain``. Members differ in whether the context matters at
     all, and in which of its numbers do; ``matters`` names the columns that do. ``context_kernel`` is given if and only
-    if ``kernel`` is. By default ``look_again`` is 7 for pairs with contexts that are only counted, and 12 if numbers or
-    a kernel relate up to 64 pairs. With more pairs, and for contexts that are not listed, it is 0, because looks at
-    many related pairs cost too much while nothing changes.
+    if ``kernel`` is. For pairs with contexts that are only counted ``look_again`` is by default that of unrelated arms,
+    and 12 if numbers or a kernel relate up to 64 pairs. With more pairs, and for contexts that are not listed, it is 0,
+    because looks at many related pairs cost too much while nothing changes.
 
     Source: fixed share (Herbster & Warmuth 1998); the grids, the unit learned online and the checks are ours. No
     theorem bounds its regret. Raises ValueError for arguments that contradict each other or have no effect, and for
@@ -441,9 +443,11 @@ def _over_arms(
     groups = in_one_unit(groups, first)
     width, look_again = settings["width"], settings["look_again"]
     alone = spread(features, first) is None
-    if look_again is None:
-        look_again = _LOOK_AGAIN_FEATURES if kernel is None and not alone else _LOOK_AGAIN
-        look_again = _LOOK_AGAIN_RELATED if related else look_again
+    if look_again is None and related:
+        look_again = _LOOK_AGAIN_RELATED
+    elif look_again is None:
+        by_features = kernel is None and not alone
+        look_again = _LOOK_AGAIN_FEATURES if by_features else _of_unrelated(len(features[:first]))
     own = {
         "width": 1.25 if width is None else width,
         "wide": _WIDE if width is None and kernel is not None else 0.0,
@@ -453,6 +457,11 @@ def _over_arms(
         "try_all": kernel is None and (len(features) <= _FEW or alone),
     }
     return _policy(features, groups, prior_mean, setup.replicates, known, control, own, sharing)
+
+
+def _of_unrelated(arms: int) -> float:
+    """c of ``LookingAgain`` for this number of unrelated arms."""
+    return _LOOK_AGAIN * math.sqrt(max(1.0, arms / _UNRELATED))
 
 
 def _learn_log(policy: Policy, log: Log, features: Tensor) -> None:
@@ -505,8 +514,10 @@ def _under_contexts(
     groups = families_of_pairs(arms, contexts, kernel, setup.noise_variance, setup.grown_from, matters)
     related = kernel is not None or spread(contexts if matters is None else contexts[:, matters]) is not None
     many = related and (setup.grown_from or len(arms)) * len(contexts) > _MANY_PAIRS
-    if look_again is None:
-        look_again = 0.0 if many else _LOOK_AGAIN_CONTEXTS if related else _LOOK_AGAIN
+    if look_again is None and related:
+        look_again = 0.0 if many else _LOOK_AGAIN_CONTEXTS
+    elif look_again is None:
+        look_again = _of_unrelated((setup.grown_from or len(arms)) * len(contexts))
     settings = {"width": 1.25 if width is None else width, "plausible": plausible}
     settings |= {"look_again": look_again, "at_once": _AT_ONCE if many else 0}
     pairs = pairs_of(arms, contexts)

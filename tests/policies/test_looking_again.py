@@ -157,10 +157,25 @@ def test_where_a_kernel_is_told_that_relates_arms_it_looks_less_often(shared, ev
     looks = recipes.auto(5, kernel=kernel, noise_variance=0.1).looks
     assert (looks.every, looks.at_once) == (every, 6 if every > 7 else 0)
     assert recipes.auto(5, kernel=kernel, noise_variance=0.1, look_again=3.0).looks.every == 3.0
-    assert recipes.auto(5).looks.every == 7.0
+    assert recipes.auto(5).looks.every == recipes.auto(30).looks.every == 7.0
+    assert recipes.auto(120).looks.every == recipes.auto(20, contexts=6).policy.looks.every == 14.0
     assert recipes.auto(torch.rand(5, 2)).looks.every == 8.5
     assert recipes.auto(UNIT).looks.every == 7.0
     assert recipes.auto(UNIT, look_again=0).looks is None
+
+
+def test_at_rest_looks_at_many_unrelated_arms_cost_no_more_than_learning_them():
+    def regret(look_again):
+        generator, total = torch.Generator().manual_seed(0), 0.0
+        policy, mean = recipes.auto(120, look_again=look_again), torch.rand(120, generator=generator).double()
+        for t in range(400):
+            arm = policy.choose(float(t)).arm
+            total += float(mean.max() - mean[arm])
+            noise = 0.3 * torch.randn(1, generator=generator, dtype=torch.float64)
+            policy.learn(Observation(float(t), arm, mean[arm] + noise))
+        return total
+
+    assert regret(None) < 2 * regret(0.0) < regret(7.0)
 
 
 def hill(x, at, width=0.15):
