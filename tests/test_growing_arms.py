@@ -328,6 +328,19 @@ def test_whatever_is_told_or_around_a_policy_new_arms_are_as_if_they_had_been_th
         fresh.report(tmp_path / "live.html")
 
 
+def test_arms_may_come_under_contexts_before_the_first_rewards_are_judged():
+    """The second reward is an outlier, so at the fifth the policy starts again from the others."""
+    live, twin = system("any contexts, numbers", 6), system("any contexts, numbers", 9)
+
+    def reward(arm, step):
+        return 1e6 if step == 1 else math.cos(2 * float(arm) - 4 * CONTEXTS[step % 3, 0])
+
+    alike(range(3), reward, live, twin, hidden=FIRST_SIX, context=CONTEXTS)
+    live.add_arms(3)
+    alike(range(3, 20), reward, live, twin, context=CONTEXTS)
+    assert live.policy.trace()["doubted"].tolist() == [1]
+
+
 def test_learned_hyperparameters_stay_and_are_learned_on():
     live = AskTell(recipes.gp_ucb(X[:6], KERNEL, 0.05, learn_hyperparameters={"every": 10}))
 

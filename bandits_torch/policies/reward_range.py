@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from bandits_torch import validation
 from bandits_torch.description import Described
@@ -181,6 +182,13 @@ class RewardRange(Described, HasState):
         """Whether rewards lie ``outside`` by more than ``widths`` times max(``width``, u); False if that is 0."""
         width = width.clamp_min(self.expected)
         return (outside > widths * width) & (width > 0)
+
+    def grow_from(self, small: RewardRange) -> None:
+        """Adopt what ``small`` has learned; its points may have fewer columns, which then come first here."""
+        super().grow_from(small)
+        if self._arm.dim() > 1:
+            more = self._arm.shape[-1] - small._arm.shape[-1]
+            self._first = [(time, pad(point, (0, more)), reward) for time, point, reward in self._first]
 
     def reset(self, where: Tensor | None = None) -> None:
         """Forget everything. With ``where`` (S,), replicates that start again keep their range; if this happens within
