@@ -49,10 +49,10 @@ def number_of_arm(name: str, arm: str, names: Sequence[str] | None) -> int:
 
 def mask_of_arms(available: Any, names: tuple[str, ...] | None, num_arms: int) -> Any:
     """The mask (N,) for a list of booleans or of names, or a ``Series`` of booleans, by name if its index holds words;
-    anything else, such as a tensor, is returned as it is."""
-    if not isinstance(available, (*SEQUENCES, set, frozenset)):
+    None, a tensor and an ``ArmContext`` are returned as they are. Raises ValueError for anything else."""
+    if available is None or isinstance(available, Tensor | ArmContext):
         return available
-    given = list(available)
+    given = list(available) if isinstance(available, (*SEQUENCES, set, frozenset)) else []
     if given and all(isinstance(one, bool | np.bool_) for one in given):
         index = list(available.index) if isinstance(available, pd.Series) else []
         if names and is_sequence_of_words(index):
@@ -161,8 +161,8 @@ class Times:
             except ValueError:
                 validation.require(False, name, value, expected)
         if isinstance(value, np.datetime64):
-            value = value.astype("datetime64[us]").item()
-            validation.require(isinstance(value, datetime), name, value, expected)
+            given, value = value, value.astype("datetime64[us]").item()
+            validation.require(isinstance(value, datetime), name, given, expected)
         if isinstance(value, date) and not isinstance(value, datetime):
             return datetime(value.year, value.month, value.day)
         if not isinstance(value, datetime):

@@ -65,10 +65,12 @@ def test_a_name_of_several_open_questions_or_none_is_no_number():
     assert live.tell("a", 1.0)
 
 
-@pytest.mark.parametrize("mask", [["a", "x"], [True], [], [True, 1], ["a", True]])
+@pytest.mark.parametrize(
+    "mask", [["a", "x"], [True], [], [True, 1], ["a", True], "a", {"a": True, "b": False}]
+)
 def test_masks_of_other_kinds_are_refused(mask):
     live = AskTell.auto(["a", "b"])
-    refused(live, lambda: live.ask(0.0, mask), "available must be")
+    refused(live, lambda: live.ask(0.0, mask), "available must be (among a, b|.*2 booleans)")
 
 
 @pytest.mark.filterwarnings("error")
