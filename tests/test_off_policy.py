@@ -405,6 +405,7 @@ NO_READING = [
     (NAMED, {"encoding": 5}, "encoding must be one that Python knows"),
     (f"{NAMED}3,a,\n", {}, r"row 3, column 'reward' must not be empty \(leave out pulls of which"),
     ("time,what,who,reward\n1,a,x,2\n2,b,y,3\n", {}, "arm must be the name of a column, got None"),
+    ("time,arm,reward\n1,a,true\n2,b,false\n", {}, "row 1, column 'reward' must .*decimal= the mark\\)$"),
     (MORE, {"contexts": ["agee"]}, "contexts .*'agee'"),
     (MORE, {"contexts": ["arm"]}, "contexts must be no column of time, arm, reward or propensity"),
     (MORE, {"contexts": ["screen", "age"]}, r"contexts must be \['screen'\] alone, or columns of numbers"),
@@ -483,6 +484,7 @@ def test_look_says_what_a_log_holds(tmp_path):
         "a: 2 pulls, mean reward 2 ± 1.",
         "b: 1 pull, mean reward 2.5.",
         "c: 0 pulls.",
+        "log: 3 pulls of 3 arms; times: 'time', as given; 'arm', 'reward'",
     ]
     path.write_text("time,arm,reward\n" + "".join(f"{t},{arm},{t}.5\n" for t in range(9) for arm in "ab"))
     assert call("look", path).output.startswith("A full table: 9 rows, 2 arms")

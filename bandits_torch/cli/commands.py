@@ -192,7 +192,8 @@ def look(data: Path, plot: Path | None, option: tuple[str, ...]) -> None:
         if plot is not None:
             raise ValueError(f"plot must be left out for a log of pulls, got {str(plot)!r}: it draws tables")
         again = shlex.join(["bandits-torch", "value", str(data), *(f"--option={one}" for one in option)])
-        click.echo(f"{held}\n`{again}` says what policies would have earned.")
+        says = f"`{again}` says what policies would have earned."
+        click.echo("\n".join([str(held), *held.notes, says]))
         return
     found = diagnose(held)
     click.echo("\n".join([str(found), f"Arms: {some(held.arm_names)}.", *held.notes]))

@@ -27,10 +27,9 @@ from bandits_torch.problems.table_files import (
     read_times,
     words,
 )
-from bandits_torch.problems.tables import REWARD_NAMES, RewardTable, names_given, table_of
+from bandits_torch.problems.tables import PROPENSITY_NAMES, REWARD_NAMES, RewardTable, names_given, table_of
 
 _ARM = ("arm", "arms", "action", "variant", "choice", "item")
-_PROPENSITY = ("propensity", "propensities", "probability", "prob", "p")
 _AVAILABLE = ("available", "available_arms", "arms_available", "eligible")
 
 
@@ -191,6 +190,7 @@ def read_log(
     separator: str | None = None,
     decimal: str | None = None,
     encoding: str | None = None,
+    epoch: str | None = None,
 ) -> Log:
     """Read a log from CSV or Parquet, one row per pull. Rows are sorted by time; equal times keep their order.
 
@@ -202,7 +202,7 @@ def read_log(
         reward: the column of its reward. None: one called reward, rewards, value or y; otherwise the only other column
             without text.
         propensity: the column of the probability with which the arm was drawn. None: one called propensity,
-            propensities, probability, prob or p, if there is one.
+            propensities, propensity_score, probability, prob or p, if there is one.
         available: the column that lists the arms that could be pulled, separated by |, ; or commas. None: one called
             available, available_arms, arms_available or eligible, if there is one.
         contexts: names of the columns that were known before each choice (a sequence, or one string with commas):
@@ -210,7 +210,7 @@ def read_log(
         arm_names: all arms, in order (likewise); None: those pulled or available, by size if all are numbers, else in
             alphabetical order.
         time: another name of the argument ``time_column``.
-        separator, decimal, encoding: as for ``read_table``.
+        separator, decimal, encoding, epoch: as for ``read_table``.
 
     Raises ValueError for a file that cannot be read, a column that is missing or not recognised, an empty cell in a
     column that is read, and whatever ``Log`` refuses.
@@ -223,9 +223,10 @@ def read_log(
     )
     under, every = names_given("contexts", contexts) or [], names_given("arm_names", arm_names)
     as_text = {*_ARM, *_AVAILABLE} | {name.lower() for name in (arm, available) if name}
-    reading: Any = {"separator": separator, "encoding": encoding, "decimal": decimal}
-    frame, _, mark = read_frame(path, (), as_text, kinds=(*TEXT, ".parquet"), **reading)
-    return _log_of(frame, mark, time or time_column, columns, under, every)
+    reading: Any = {"separator": separator, "encoding": encoding, "decimal": decimal, "epoch": epoch}
+    asked = time or time_column
+    frame, found, mark = read_frame(path, (), as_text, asked, kinds=(*TEXT, ".parquet"), **reading)
+    return _log_of(frame, mark, found, columns, under, every)
 
 
 def read_data(path: str | Path, **reading: Any) -> RewardTable | Log:
@@ -236,13 +237,15 @@ def read_data(path: str | Path, **reading: Any) -> RewardTable | Log:
     available arms), whose column of rewards must then be named. Any other file is a table with one column per arm
     (``read_table``).
 
-    ``path``: a CSV, Parquet or NPZ file. ``reading``: time_column, header, separator, decimal, encoding as for
-    ``read_table``.
+    ``path``: a CSV, Parquet or NPZ file. ``reading``: time_column, header, separator, decimal, encoding, epoch
+    as for ``read_table``.
 
     Raises ValueError for a file that is neither.
     """
     frame, time, mark = read_frame(path, (), {*_ARM, *_AVAILABLE}, **reading)
-    claimed = {name for known in (_PROPENSITY, _AVAILABLE) for name in _called(known, list(frame.columns))}
+    claimed = {
+        name for known in (PROPENSITY_NAMES, _AVAILABLE) for name in _called(known, list(frame.columns))
+    }
     time_column = find_time(frame, time, mark)
     arms, rewards = _arm_and_reward(frame, {time_column, *claimed})
     if time_column is None or len(arms) != 1 or not (len(rewards) == 1 or claimed):
@@ -280,7 +283,7 @@ def _arm_and_reward(
 def _log_of(
     frame: pd.DataFrame,
     mark: str,
-    time: str,
+    time: str | None,
     columns: Mapping[str, str | None],
     contexts: Sequence[str] = (),
     arm_names: Sequence[str] | None = None,
@@ -296,7 +299,7 @@ def _log_of(
         return found[0]
 
     optional: dict[str, str | None] = {}
-    for argument, known in (("propensity", _PROPENSITY), ("available", _AVAILABLE)):
+    for argument, known in (("propensity", PROPENSITY_NAMES), ("available", _AVAILABLE)):
         found = [column] if (column := columns.get(argument)) else _called(known, names)
         optional[argument] = one(argument, found) if found else None
     time_found = find_time(frame, time, mark)

@@ -264,8 +264,8 @@ def replay(
     Args:
         data: the file.
         warm_up, cycles: as for ``Replay``.
-        options: of ``read_table``: rewards, time_column, ignore, long, missing, header, separator, decimal, encoding;
-            of ``Replay``: prior_mean, noise_fraction, forgetting_rate, horizon, replicates.
+        options: of ``read_table``: rewards, time_column, ignore, long, missing, header, separator, decimal, encoding,
+            epoch; of ``Replay``: prior_mean, noise_fraction, forgetting_rate, horizon, replicates.
     """
     reading = {name: options.pop(name) for name in signature(read_table).parameters if name in options}
     return Replay(read_table(data, **reading), warm_up=warm_up, cycles=cycles, **options)

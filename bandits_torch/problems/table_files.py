@@ -34,11 +34,15 @@ _INFINITE = re.compile(r"[+-]?(inf|infinity)", re.IGNORECASE)
 _MEANT = re.compile(r"(?is)[^\w#]*([^\W\d_]{1,3} )?\d.*|true|false|yes|no|ja|nein|wahr|falsch")
 _ADVICE = "write numbers as -1234.5 without a unit, true as 1, dates as 2024-01-31 or 31.01.2024, durations as seconds"
 LATEST_YEAR = 2100
+_LAST = 130 * 365.25 * 86400  # seconds from 1970 to this year
 _TIME_NAMES = {"time", "times", "t", "date", "datetime", "timestamp", "timestamps", "when", "ts", "epoch"}
 _FIRST = 50  # cells tried before the whole column is read
 # A timestamp with a zone: only after a time of day, since -31 at the end of a date is its day.
 _ZONED = re.compile(r"\d[T ]\d.*(Z|[+-]\d\d(:?\d\d)?)\s*$", re.IGNORECASE)
 _DOTTED = re.compile(r"\s*(\d\d?)\.(\d\d?)\.(\d{4})(?!\d)")  # day, month, year
+# Units of numbers that count from 1970; each is a thousand of the next.
+_EPOCHS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+_FIRST_LIKELY = 1e9  # seconds since 1970, in 2001
 _COMPACT = {6: "%Y%m", 8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
 
 
@@ -91,21 +95,21 @@ def number(cell: Any, mark: str) -> float | None:
     return None if found is None else float(text.replace(found[1], "").replace(",", "."))
 
 
-def numbers(name: str, cells: pd.Series, mark: str = ".") -> np.ndarray:
-    """A column as float64, NaN for missing cells. Raises ValueError for the first cell that is not a number."""
+def numbers(name: str, cells: pd.Series, mark: str = ".", *, of_table: bool = False) -> np.ndarray:
+    """A column as float64, NaN for missing cells. Raises ValueError for the first cell that is not a number, with the
+    options of ``read_table`` that may help if it is ``of_table``."""
     if is_numeric(cells):
         return cells.to_numpy(dtype=np.float64, na_value=np.nan, copy=True)
     found = [np.nan if is_missing(cell) else number(cell, mark) for cell in cells]
     if None in found:
         row = found.index(None)
         cell = cells.iloc[row]
-        advice = f"{_ADVICE}; time_column= names the times, decimal= the mark, "
-        if is_word(cell):
-            advice = f"missing={cell.strip()!r} if this word marks missing rewards; "
-        raise ValueError(
-            f"row {row + 1}, column {name!r} must be a number or empty, got {cell!r} ({advice}rewards= names the "
-            "columns that are arms)"
-        )
+        advice = f"{_ADVICE}; time_column= names the times, decimal= the mark"
+        if of_table:
+            if is_word(cell):
+                advice = f"missing={cell.strip()!r} if this word marks missing rewards"
+            advice += "; rewards= names the columns that are arms"
+        raise ValueError(f"row {row + 1}, column {name!r} must be a number or empty, got {cell!r} ({advice})")
     return np.array(found, dtype=np.float64)
 
 
@@ -237,7 +241,7 @@ def read_times(name: str, cells: pd.Series, mark: str = ".") -> Times:
     else:
         dates = _compact(found)
         if dates is None:
-            return Times(found, "as given")
+            return Times(found, f"as given{_maybe_dates(found)}")
         stamps, kind = dates, "dates"
     wrong = stamps.isna().to_numpy()
     if wrong.any():
@@ -267,6 +271,38 @@ def _dates(stamps: pd.Series, kind: str, zoned: bool = False) -> Times:
     since = (stamps - pd.Timestamp("1970-01-01", tz="UTC")).dt.total_seconds()
     values = since.to_numpy(dtype=np.float64, copy=True)
     return Times(values, f"seconds, from {kind}", in_seconds=True, dated=True, zoned=zoned)
+
+
+def _in_seconds(values: np.ndarray, epoch: str) -> np.ndarray:
+    return values / 1000.0 ** list(_EPOCHS).index(epoch)
+
+
+def _maybe_dates(values: np.ndarray) -> str:
+    """A remark for a note on numbers that may be dates of 2001 to 2100, counted from 1970; else empty."""
+    for epoch, unit in _EPOCHS.items():
+        seconds = _in_seconds(values, epoch)
+        if seconds.min() >= _FIRST_LIKELY and seconds.max() < _LAST:
+            return f"; epoch={epoch} if they are {unit} since 1970"
+    return ""
+
+
+def _with_dates(
+    frame: pd.DataFrame, time_column: str | None, mark: str, epoch: str
+) -> tuple[pd.DataFrame, str]:
+    """The table with its times, numbers that count from 1970, as dates; and the name of their column."""
+    time = find_time(frame, time_column, mark)
+    if time is None or timestamps(frame[time]) is not None:
+        expected = "None if no column holds times" if time is None else f"None: column {time!r} holds dates"
+        raise ValueError(f"epoch must be {expected}, got {epoch!r}")
+    seconds = _in_seconds(numbers(time, frame[time], mark), epoch)
+    far = np.abs(seconds) >= _LAST
+    if far.any():
+        row = int(far.argmax())
+        raise ValueError(
+            f"row {row + 1}, column {time!r} must be {_EPOCHS[epoch]} since 1970, before {LATEST_YEAR}, got "
+            f"{frame[time].iloc[row]} (epoch= names the unit: {', '.join(_EPOCHS)})"
+        )
+    return frame.assign(**{time: pd.to_datetime(seconds, unit="s", utc=True)}), time
 
 
 def _compact(values: np.ndarray) -> pd.Series | None:
@@ -300,7 +336,21 @@ def _stamps(cells: pd.Series) -> pd.Series:
 Arrays = dict[str, np.ndarray]
 
 TEXT = (".csv", ".tsv", ".txt")
-_PACKED = (".gz", ".zip", ".bz2", ".xz", ".zst", ".xlsx", ".xls", ".ods", ".json", ".feather", ".h5")
+_PACKED = (
+    ".gz",
+    ".zip",
+    ".bz2",
+    ".xz",
+    ".zst",
+    ".xlsx",
+    ".xls",
+    ".ods",
+    ".json",
+    ".jsonl",
+    ".ndjson",
+    ".feather",
+    ".h5",
+)
 _BINARY = {
     b"\x1f\x8b": "gzip's compressed data: unpack it",
     b"PK\x03\x04": "a ZIP archive or an Excel workbook: unpack it, or save it as CSV",
@@ -326,14 +376,16 @@ def read_frame(
     separator: str | None = None,
     decimal: str | None = None,
     encoding: str | None = None,
+    epoch: str | None = None,
 ) -> tuple[pd.DataFrame, str | None, str]:
-    """The columns of a file, ``time_column`` (the one found, for "auto" and NPZ), and the decimal mark.
+    """The columns of a file, ``time_column`` (the one found, for NPZ and with ``epoch``), and the decimal mark.
 
     Args: as for ``read_table``; ``as_text``: names of columns, in lower case, that stay text; ``kinds``: suffixes.
 
     Raises ValueError for a file that cannot be read.
     """
     validation.one_of("decimal", decimal, ".", ",", None)
+    validation.one_of("epoch", epoch, *_EPOCHS, None)
     validation.require(header in (None, True, False), "header", header, "True, False or None")
     ok = separator is None or (
         isinstance(separator, str) and len(separator) == 1 and separator not in '"\r\n'
@@ -369,6 +421,8 @@ def read_frame(
         raise ValueError(
             "decimal must be '.' or ',', got None: the table's numbers are ambiguous, for example 1.234 may be 1234"
         )
+    if epoch is not None:
+        frame, time_column = _with_dates(frame, time_column, mark, epoch)
     return frame, time_column, mark
 
 

@@ -212,6 +212,7 @@ _ARM_NAMES = {
     *("site", "name", "id", "variable", "series"),
 }
 REWARD_NAMES = ("reward", "rewards", "value", "y")
+PROPENSITY_NAMES = ("propensity", "propensities", "propensity_score", "probability", "prob", "p")
 _FEW_COLUMNS = 4  # at most, of a table with a row for each reward, unless a column is called a reward
 _TREATMENTS = ("mask", "unavailable", "forward-fill")
 _EXPECTED = "'mask', 'unavailable', 'forward-fill', or what missing cells hold: a number, a word, or several"
@@ -343,6 +344,7 @@ def read_table(
     separator: str | None = None,
     decimal: str | None = None,
     encoding: str | None = None,
+    epoch: str | None = None,
 ) -> RewardTable:
     """Read a table of rewards from CSV, Parquet (needs pyarrow) or NPZ, by the file's suffix.
 
@@ -370,6 +372,8 @@ def read_table(
         separator: between the cells of a CSV; None: comma, semicolon, tab or bar, whichever splits all lines alike.
         decimal: "." or ","; None: inferred from the numbers.
         encoding: encoding of a CSV; None: UTF-16 with its byte order mark, else UTF-8.
+        epoch: "s", "ms", "us" or "ns": the times are numbers of (milli-, micro-, nano-)seconds since 1970 in UTC, and
+            become dates; None: numbers stay numbers in an unknown unit, with a note if they may be such dates.
 
     Raises:
         ValueError: no such file, unknown suffix, unreadable file, no rows, fewer than two arms, two arms of
@@ -392,6 +396,7 @@ def read_table(
         separator=separator,
         decimal=decimal,
         encoding=encoding,
+        epoch=epoch,
     )
     return table_of(frame, mark, asked, time_column, ignored=ignored, long=long, empty=empty)
 
@@ -491,7 +496,7 @@ def _rewards(names: list[str], frame: pd.DataFrame, mark: str) -> np.ndarray:
     values, refused = np.empty((len(frame), len(names))), {}
     for n, name in enumerate(names):
         try:
-            values[:, n] = numbers(name, frame[name], mark)
+            values[:, n] = numbers(name, frame[name], mark, of_table=True)
         except ValueError as error:
             refused[name] = error
     if not refused:
@@ -509,7 +514,7 @@ def _rewards(names: list[str], frame: pd.DataFrame, mark: str) -> np.ndarray:
         known = [name for name in others if name.strip().lower() in REWARD_NAMES] or others
         asked = f"{arm},{known[0] if len(known) == 1 else 'REWARD'}"
         long = f"long={asked} if {'it' if len(texts) == 1 else repr(arm)} names the arm of each row; "
-    if any(name.strip().lower().startswith("propensit") for name in frame.columns):
+    if any(name.strip().lower() in PROPENSITY_NAMES for name in frame.columns):
         long = "a log of pulls, with their propensities, is for `look`, `value` and read_log; "
     raise ValueError(
         f"row {row + 1}, column {name!r} must be a number or empty, got {cell!r} ({leaves}; {long}rewards= names the "
@@ -539,7 +544,7 @@ def _long_table(
     clock = read_times(time, frame[time], mark)
     if (empty := empty_row(frame[arm])) is not None:
         raise ValueError(f"row {empty}, column {arm!r} must name an arm, got an empty cell")
-    rewards = missing.in_numbers(numbers(reward, frame[reward], mark))
+    rewards = missing.in_numbers(numbers(reward, frame[reward], mark, of_table=True))
     arms = frame[arm].map(str).str.strip()
     rows = pd.DataFrame({"time": clock.values, "arm": arms, "reward": rewards})
     twice = rows.duplicated(["time", "arm"])

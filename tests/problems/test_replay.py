@@ -253,7 +253,7 @@ def test_summary_tells_what_was_read_and_what_was_left_out(tmp_path: Path) -> No
     problem = make("replay", data=path, horizon=40)
     assert problem.summary()[:5] == [
         "4 arms (a, b, c, d), 12 rows learned from, 40 played, 1 without any reward, 7 left out by the horizon",
-        "times: 'when', as given",
+        "times: 'when', as given; epoch=s if they are seconds since 1970",
         "one step: 600 of the time's units (the median gap)",
         "missing rewards: 1 of 208 (0.5%), treated as arms that cannot be pulled then",
         "arms that never change: d",

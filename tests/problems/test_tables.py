@@ -2,6 +2,7 @@
 
 import io
 import math
+import re
 import zipfile
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,7 +12,8 @@ import pandas as pd
 import pytest
 import torch
 
-from bandits_torch.problems import RewardTable, read_table
+from bandits_torch import AskTell
+from bandits_torch.problems import RewardTable, read_data, read_log, read_table
 from bandits_torch.problems.diagnosis import diagnose
 
 VALUES = torch.tensor(
@@ -282,3 +284,40 @@ def test_a_column_without_any_value_is_pointed_out(tmp_path: Path) -> None:
     table = read_table(_write(tmp_path, "a,b,comment\n1,2,\n3,5,\n2,4,\n"))
     assert table.arm_names == ("a", "b", "comment")
     assert "without any reward: comment; ignore=comment leaves them out" in table.notes
+
+
+@pytest.mark.parametrize(("epoch", "per"), [("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9)])
+def test_times_since_1970_become_dates_if_asked_and_are_noted_if_not(tmp_path: Path, epoch, per) -> None:
+    starts = [1_700_000_000 + 3600 * k for k in range(12)]
+    rows = [(f"{start * per}", k % 3, k % 5) for k, start in enumerate(starts)]
+    path = _write(tmp_path, "ts,a,b\n" + "".join(f"{t},{a},{b}\n" for t, a, b in rows))
+    table, plain = read_table(path, epoch=epoch), read_table(path)
+    assert (table.times.tolist(), table.dated, table.in_seconds) == (starts, True, True)
+    assert table.when(0) == "2023-11-14 22:13:20"
+    assert (plain.times.tolist(), plain.in_seconds) == ([start * per for start in starts], False)
+    assert any(f"epoch={epoch} if they are" in note for note in plain.notes)
+    assert not any("epoch=" in note for note in table.notes)
+    logged = _write(tmp_path, "ts,arm,reward\n" + "".join(f"{t},{'xyz'[a]},{b}\n" for t, a, b in rows))
+    log = read_log(logged, epoch=epoch)
+    assert (log.times.tolist(), log.dated, log.zoned) == (starts, True, True)
+    assert AskTell.auto(log=log, time_unit="h").ask("2023-11-15T12:00+01:00").time.hour == 12
+    assert read_data(logged, epoch=epoch).times.tolist() == starts
+
+
+@pytest.mark.parametrize(
+    ("text", "epoch", "message"),
+    [
+        ("a,b\n1,2\n3,1\n", "s", "epoch must be None if no column holds times, got 's'"),
+        ("time,a,b\n2024-01-01,2,1\n2024-01-02,3,1\n", "s", "epoch must be None: column 'time' holds dates"),
+        (
+            "ts,a,b\n1700000000000,2,1\n1700000001000,3,1\n",
+            "s",
+            "row 1, column 'ts' must be seconds since 1970, before 2100, got 1700000000000",
+        ),
+        ("ts,a,b\n1700000000,2,1\n,3,1\n", "s", "row 2, column 'ts' must hold a time, got an empty cell"),
+        ("ts,a,b\n1,2,1\n2,3,1\n", "min", "epoch must be 's', 'ms', 'us', 'ns' or None, got 'min'"),
+    ],
+)
+def test_an_epoch_that_does_not_fit_is_refused(tmp_path: Path, text, epoch, message) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        read_table(_write(tmp_path, text), epoch=epoch)
