@@ -348,10 +348,12 @@ def shown_choice(arm: Tensor, names: tuple[str, ...] | None, settings: Settings 
 
 
 def points_of(points: Any, settings: Settings | None) -> Any:
-    """Points (N, d) for a list of settings by name; anything else is returned as it is."""
-    named = isinstance(points, Sequence) and len(points) > 0 and isinstance(points[0], Mapping)
-    if settings is None or not named:
+    """Points (N, d) for a list of settings by name; a tensor or None as it is, as is anything without settings. Raises
+    ValueError for anything else."""
+    if settings is None or points is None or isinstance(points, Tensor):
         return points
+    named = isinstance(points, Sequence) and all(isinstance(one, Mapping) for one in points)
+    validation.require(named and len(points) > 0, "points", points, "a list of settings by name, or a tensor")
     return torch.stack([settings.point(f"points[{k}]", one) for k, one in enumerate(points)])
 
 

@@ -235,16 +235,12 @@ def test_settings_by_name_are_asked_learned_predicted_and_kept(tmp_path):
     mean, _ = live.predict(15, [x | {"mode": mode, "price": 30.0} for mode in ("a", "b")])
     assert mean[0, 1] > mean[0, 0]
     point = question.arm[0]
-    others = [
-        x,
-        [point.tolist()],
-        point.numpy(),
-        pd.DataFrame([x]),
-        point,
-        point[None, None],
-        point[None, :2],
-    ]
-    for wrong in (*others, torch.zeros(0, len(point)).double(), point[None] / 0):
+    for wrong in (x, [], [x, 3], [point.tolist()], point.numpy(), pd.DataFrame([x])):
+        refused(
+            live, lambda wrong=wrong: live.predict(15, wrong), "points must be a list of settings by name"
+        )
+    others = (point, point[None, None], point[None, :2], torch.zeros(0, len(point)).double())
+    for wrong in (*others, point[None] / 0):
         refused(live, lambda wrong=wrong: live.predict(15, wrong), "points must")
     with pytest.raises(ValueError, match=r"built in the same way: policy"):
         load_policy(tmp_path / "state", AskTell.auto(SETTINGS | {"mode": ["a", "b", "d"]}))
