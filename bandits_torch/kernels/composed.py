@@ -89,9 +89,8 @@ class SpatioTemporalKernel(Kernel):
             return self
         part = copy.deepcopy(self)
         for name, kernel in self.named_sub_kernels():
-            # Expand both to the full batch shape first: one of them may lack dimensions that the index counts.
-            setattr(part, name, kernel.expand_batch(self.batch_shape)[index])
-        part.batch_shape = part.space_kernel.batch_shape
+            setattr(part, name, _at(kernel, _every(index, self.batch_shape), self.batch_shape))
+        part.batch_shape = torch.Size()  # it is that of the two kernels
         return part
 
 
@@ -184,12 +183,10 @@ class StackedKernel(Kernel):
 
     def __getitem__(self, index: Any) -> Kernel:
         """The kernels at ``index``, numbers and slices, of the batch (..., P)."""
-        given: tuple[Any, ...] = index if isinstance(index, tuple) else (index,)
-        given += (slice(None),) * (len(self.batch_shape) - len(given))
-        replicates, priors = given[:-1], given[-1]
-        kernels: list[Any] = list(self.kernels)
-        if replicates:
-            kernels = [part.expand_batch(self.batch_shape[:-1])[replicates] for part in kernels]
+        *replicates, priors = _every(index, self.batch_shape)
+        kernels: list[Any] = [_at(part, replicates, self.batch_shape[:-1]) for part in self.kernels]
+        shape = torch.broadcast_shapes(*[part.batch_shape for part in kernels])
+        kernels = [part.expand_batch(shape) for part in kernels]
         return StackedKernel(kernels[priors]) if isinstance(priors, slice) else kernels[priors]
 
     def forward(self, x1: Tensor, x2: Tensor, diag: bool = False, **params: Any) -> Tensor:
@@ -198,6 +195,21 @@ class StackedKernel(Kernel):
             for p, kernel in enumerate(self.kernels)
         ]
         return torch.stack(torch.broadcast_tensors(*parts), -2 if diag else -3)
+
+
+def _every(index: Any, batch_shape: torch.Size) -> list[Any]:
+    """An index with an entry for each dimension of ``batch_shape``."""
+    given = list(index) if isinstance(index, tuple) else [index]
+    return given + [slice(None)] * (len(batch_shape) - len(given))
+
+
+def _at(kernel: Kernel, index: list[Any], batch_shape: torch.Size) -> Kernel:
+    """The kernels at ``index`` of ``batch_shape``, to which the kernel's batch broadcasts: its own dimensions alone are
+    indexed, because GPyTorch does not expand the kernels within sums and products."""
+    own = kernel.batch_shape
+    shared = zip(index[len(index) - len(own) :], own, batch_shape[len(batch_shape) - len(own) :], strict=True)
+    parts = [at if size == all_ else 0 if isinstance(at, int) else slice(None) for at, size, all_ in shared]
+    return kernel[tuple(parts)] if parts else kernel
 
 
 def _of_member(x: Tensor, p: int) -> Tensor:

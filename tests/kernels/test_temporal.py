@@ -14,7 +14,15 @@ from gpytorch.mlls import ExactMarginalLogLikelihood
 from gpytorch.priors import LogNormalPrior, UniformPrior
 from gpytorch.test.base_kernel_test_case import BaseKernelTestCase
 
-from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel, WienerKernel
+from bandits_torch.kernels import (
+    ExponentialForgettingKernel,
+    MaternTimeKernel,
+    NeuralTangentKernel,
+    SpatioTemporalKernel,
+    StackedKernel,
+    SumOfTimeKernels,
+    WienerKernel,
+)
 
 F64 = {"dtype": torch.float64}
 
@@ -234,6 +242,28 @@ def test_batch_shapes_of_the_two_kernels_broadcast(space_shape, time_shape):
     torch.testing.assert_close(whole[index], one(x).to_dense())
     torch.testing.assert_close(kernel[index](x).to_dense(), one(x).to_dense())
     torch.testing.assert_close(kernel(x, diag=True), kernel(x).to_dense().diagonal(dim1=-1, dim2=-2))
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        (RBFKernel() + MaternKernel()).double(),
+        (RBFKernel(batch_shape=torch.Size([3])) * MaternKernel(batch_shape=torch.Size([3]))).double(),
+        NeuralTangentKernel(),
+        StackedKernel(
+            [RBFKernel().double(), RBFKernel().double() + MaternKernel().double(), NeuralTangentKernel()]
+        ),
+    ],
+    ids=["sum", "product of a batch", "without parameters", "stack"],
+)
+def test_a_member_of_a_batch_has_its_own_kernels_whatever_they_consist_of(space):
+    rates = torch.tensor([[0.1], [0.3]], **F64)
+    time = SumOfTimeKernels([ExponentialForgettingKernel(rates, batch_shape=(2, 1)), MaternTimeKernel(2.0)])
+    x = torch.rand(5, 3, **F64)
+    for kernel in (SpatioTemporalKernel(space, time), StackedKernel([SpatioTemporalKernel(space, time)])):
+        whole = kernel(x).to_dense()
+        for index in (1, (0, -1), (slice(1, 2), 0)):
+            torch.testing.assert_close(kernel[index](x).to_dense(), whole[index])
 
 
 def test_stationary_only_if_both_kernels_are():
