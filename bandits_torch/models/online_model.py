@@ -232,12 +232,15 @@ class OnlineModel(Described, SingleOutputModel, FantasizeMixin):  # type: ignore
 
         Raises ValueError for ``noise`` other than ``noise_variance``, except in ``OnlineGP``.
         """
+        validation.tensor("X", X)
+        validation.tensor("Y", Y)
+        wide = broadcast("X, Y and the model", X.shape[:-2], Y.shape[:-2], self.batch_shape)
         noise = kwargs.get("noise")
         if noise is not None:
             own = self.noise_variance.expand(self.batch_shape)[..., None, None].to(noise)
-            same = torch.allclose(noise, own.expand_as(noise))
+            broadcast("noise and the model", noise.shape, own.shape)
+            same = torch.allclose(*torch.broadcast_tensors(noise, own))
             validation.require(same, "noise", noise, f"noise_variance, {own.squeeze()}: the only one here")
-        wide = torch.broadcast_shapes(self.batch_shape, X.shape[:-2], Y.shape[:-2])
         model = copy.deepcopy(self) if wide == self.batch_shape else self.expand(wide)
         model.observe(X, Y)
         return model

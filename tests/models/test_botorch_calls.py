@@ -112,6 +112,19 @@ def test_conditioning_and_fantasies_are_botorch_s(case):
     assert torch.equal(case.model.posterior(at).mean, before)
 
 
+@pytest.mark.parametrize("kind", [models.ArmGP, models.SketchedGP, WeightedGP])
+def test_observations_whose_batch_does_not_fit_are_refused(kind):
+    model, X = kind(3, torch.eye(3, **F64), 0.1, batch_shape=(2,)), torch.zeros(2, 1, 1, **F64)
+    with pytest.raises(ValueError, match="the batches of X, Y and the model must broadcast together"):
+        model.condition_on_observations(torch.zeros(3, 1, 1, **F64), X)
+    with pytest.raises(ValueError, match="X must be a tensor"):
+        model.condition_on_observations([[0.0]], X)
+    with pytest.raises(ValueError, match="the batches of noise and the model must broadcast together"):
+        model.condition_on_observations(X, X, noise=torch.full((3, 1, 1), 0.1, **F64))
+    one = model.condition_on_observations(X, X, noise=torch.full((1, 1), 0.1, **F64))
+    assert torch.equal(one.num_observations, torch.tensor([1, 1]))
+
+
 def test_a_conditioned_model_can_be_copied():
     """Its rows record a graph of the kernel's parameters, and PyTorch refuses to copy such tensors."""
     model, X = models.OnlineGP(gpytorch.kernels.RBFKernel(), 0.1, input_dim=2), torch.rand(3, 2, **F64)
