@@ -211,4 +211,6 @@ def _value(one: Parameter, number: float | None) -> Any:
         return one.values[round(number or 0.0)]
     if number is None:
         return one.value
-    return round(number) if one.parameter_type == ParameterType.INT else one.cast(number)
+    if one.parameter_type == ParameterType.INT:  # a float is coarser than large integers
+        return min(max(round(number), one.lower), one.upper)
+    return one.cast(number)

@@ -88,6 +88,14 @@ def test_values_are_of_every_kind_of_parameter_and_come_back_as_they_were():
     assert [one.time for one in policy.learned] == list(range(6))
 
 
+def test_integers_too_large_for_a_float_stay_in_their_range():
+    low, high = 10**16 + 1, 10**16 + 5
+    large = RangeParameterConfig(name="n", parameter_type="int", bounds=(low, high))
+    client = client_of(BanditNode(), [large], objective="loss")
+    rows = play(client, 8, lambda index, values: (values["n"] - low) / (high - low))
+    assert all(low <= values["n"] <= high for values, _ in rows)
+
+
 @pytest.mark.parametrize("end", ["failed", "early_stopped", "abandoned"])
 def test_a_point_that_fails_is_not_generated_again(end):
     client = client_of(BanditNode(seed=0))
