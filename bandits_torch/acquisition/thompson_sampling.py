@@ -13,7 +13,7 @@ from botorch.models.model import Model
 from botorch.posteriors import GPyTorchPosterior
 from botorch.sampling.pathwise import gen_kernel_features
 from botorch.utils.sampling import manual_seed
-from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import Kernel, MaternKernel, RBFKernel
 from linear_operator import to_dense
 from torch import Tensor
 
@@ -22,7 +22,7 @@ from bandits_torch.acquisition.step_context import StepContext, at_arms, built_b
 from bandits_torch.acquisition.upper_confidence_bound import width_now
 from bandits_torch.description import Described
 from bandits_torch.kernels import MarkovTimeKernel, SpatioTemporalKernel
-from bandits_torch.kernels.composed import check_sees_all, kernel_of_member
+from bandits_torch.kernels.composed import check_sees_all, kernel_of_member, unscaled
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.arm_model import ArmModel
 from bandits_torch.models.arms.prior import ArmPrior
@@ -618,7 +618,7 @@ class _PointDraw:
 
 def _features(space: Kernel, d: int, features: int, like: Tensor) -> Callable[[Tensor], Tensor]:
     """BoTorch's random Fourier features of a kernel over space: a map from n x d to n x ``features``."""
-    base = space.base_kernel if isinstance(space, ScaleKernel) else space
+    base, _ = unscaled(space)
     known = isinstance(base, RBFKernel | MaternKernel)
     expected = (
         "RBFKernel or MaternKernel, scaled or not, alone or as the space_kernel of a SpatioTemporalKernel"

@@ -280,6 +280,13 @@ def _features_of_product(
     )
 
 
+def unscaled(kernel: Kernel) -> tuple[Any, Tensor]:
+    """The kernel without its ``ScaleKernel``, if it has one, and the scale."""
+    if isinstance(kernel, ScaleKernel):
+        return kernel.base_kernel, kernel.outputscale
+    return kernel, torch.ones(())
+
+
 def check_sees_all(kernel: Kernel) -> None:
     """Raise ValueError for a kernel with ``active_dims``, which its parts would ignore if they are used separately."""
     expected = "None: give them to the kernel over space"

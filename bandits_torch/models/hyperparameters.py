@@ -41,7 +41,7 @@ from bandits_torch.kernels import (
     StackedKernel,
     WienerKernel,
 )
-from bandits_torch.kernels.composed import check_sees_all, kernel_of_member
+from bandits_torch.kernels.composed import check_sees_all, kernel_of_member, unscaled
 from bandits_torch.kernels.temporal import set_value, value_of
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.arms.inputs import SMALLEST_RATIO
@@ -106,9 +106,7 @@ def learnable(
         check_sees_all(kernel)
         space = learnable(kernel.space_kernel, dim, replicates, anisotropy, ranges)
         return SpatioTemporalKernel(space, _learnable_time(kernel.time_kernel, batch))
-    base, outputscale = kernel, torch.ones(())
-    if isinstance(kernel, ScaleKernel):
-        base, outputscale = kernel.base_kernel, kernel.outputscale.detach()
+    base, outputscale = unscaled(kernel)
     seen = kernel.active_dims
     if seen is not None:
         last = int(seen.max())
@@ -135,10 +133,10 @@ def learnable(
         new,
         active_dims=seen,
         batch_shape=batch,
-        outputscale_prior=_around(outputscale.mean()),
+        outputscale_prior=_around(outputscale.detach().mean()),
         outputscale_constraint=GreaterThan(_TINY, transform=None, initial_value=1.0),
     ).double()
-    scale.outputscale = outputscale.double().expand(batch)
+    scale.outputscale = outputscale.detach().double().expand(batch)
     return scale.requires_grad_(True)
 
 

@@ -9,11 +9,12 @@ from typing import Any, cast
 import numpy as np
 import scipy.special
 import torch
-from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import Kernel, MaternKernel, RBFKernel
 from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
+from bandits_torch.kernels.composed import unscaled
 from bandits_torch.models.online_model import OnlineModel
 from bandits_torch.models.points.online_gp import OnlineGP
 from bandits_torch.policies.forgetting import ForgettingRule
@@ -23,7 +24,7 @@ _NODES = 8  # of Gauss-Laguerre quadrature: exact for all of GPyTorch's Matern k
 
 def space_and_time(kernel: Kernel) -> SpatioTemporalKernel | None:
     """The kernel itself, or the base kernel of a ``ScaleKernel``, if it is a ``SpatioTemporalKernel``; else None."""
-    inner, _ = _scaled(kernel)
+    inner, _ = unscaled(kernel)
     return inner if isinstance(inner, SpatioTemporalKernel) else None
 
 
@@ -129,17 +130,10 @@ def relevance(model: OnlineGP, now: Tensor) -> Tensor:
 
 def convolution(kernel: Kernel, inputs: Tensor, now: Tensor) -> Tensor:
     """Integral of k((x, t), z_i) k((x, t), z_j) over all x and all t >= ``now``, ``... x n x n``."""
-    parts, outer = _scaled(kernel)
-    space, scale = _scaled(parts.space_kernel)
+    parts, outer = unscaled(kernel)
+    space, scale = unscaled(parts.space_kernel)
     squared = (outer * scale).square()[..., None, None] * _over_space(space, inputs[..., :-1])
     return squared * _over_time(parts.time_kernel, inputs[..., -1], now)
-
-
-def _scaled(kernel: Kernel) -> tuple[Any, Tensor]:
-    """The kernel without its ``ScaleKernel``, if it has one, and the scale."""
-    if isinstance(kernel, ScaleKernel):
-        return kernel.base_kernel, kernel.outputscale
-    return kernel, torch.ones(())
 
 
 def _over_space(kernel: Kernel, x: Tensor) -> Tensor:
@@ -352,7 +346,7 @@ class WassersteinForgetting(_Dropping):
         fits = False
         if parts is not None:
             space = parts.space_kernel
-            fits = isinstance(_scaled(space)[0], RBFKernel | MaternKernel) and space.active_dims is None
+            fits = isinstance(unscaled(space)[0], RBFKernel | MaternKernel) and space.active_dims is None
             fits = fits and isinstance(parts.time_kernel, MaternKernel | ExponentialForgettingKernel)
         expected = "squared exponential or Matern over space, Matern or exponential over time"
         validation.require(fits, "model.kernel", kernel, f"a SpatioTemporalKernel, {expected}")

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import Kernel, MaternKernel, RBFKernel
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -19,6 +19,7 @@ from bandits_torch import validation
 from bandits_torch.acquisition.point_search import PointSearch
 from bandits_torch.domain import Domain
 from bandits_torch.kernels import arm_context_kernel, estimate_covariance
+from bandits_torch.kernels.composed import unscaled
 from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.members import ArmMembers, LowRankMembers, RecursiveMembers, SmoothMembers
 from bandits_torch.models.arms.structured_members import CyclicMembers, LevelMembers, StackedMembers
@@ -168,7 +169,7 @@ def _given_scales(
     domain: Domain, kernel: Kernel, noise_variance: float | Tensor | None
 ) -> tuple[Tensor, float]:
     """Length-scales as shares of the sides, (d,), and noise variance as a share of the kernel's variance."""
-    base = kernel.base_kernel if isinstance(kernel, ScaleKernel) else kernel
+    base, variance = unscaled(kernel)
     expected = "squared exponential or Matern, over all inputs, the same for all replicates"
     validation.instance("kernel", base, (RBFKernel, MaternKernel), expected)
     whole = kernel.active_dims is None and len(kernel.batch_shape) == 0
@@ -183,8 +184,7 @@ def _given_scales(
     right = len(noise) == 1 and bool(noise.isfinite() & (noise > 0))
     expected = "finite and > 0, the same for all replicates"
     validation.require(right, "noise_variance", noise_variance, expected)
-    variance = kernel.outputscale.detach() if isinstance(kernel, ScaleKernel) else 1.0
-    return (lengthscale / side).double(), float(noise / variance)
+    return (lengthscale / side).double(), float(noise / variance.detach())
 
 
 PLAUSIBLE = 4.0  # nats

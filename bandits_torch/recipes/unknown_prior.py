@@ -15,12 +15,13 @@ from functools import partial
 from typing import Any, cast
 
 import torch
-from gpytorch.kernels import Kernel, MaternKernel, RBFKernel, ScaleKernel
+from gpytorch.kernels import Kernel, MaternKernel, RBFKernel
 from torch import Tensor
 
 from bandits_torch import validation
 from bandits_torch.acquisition.upper_confidence_bound import UpperConfidenceBound
 from bandits_torch.domain import Domain
+from bandits_torch.kernels.composed import unscaled
 from bandits_torch.models.arms import inputs
 from bandits_torch.models.arms.arm_gp import ArmGP
 from bandits_torch.models.candidate_priors import (
@@ -278,7 +279,7 @@ def _candidates(setup: Setup, horizon: int, shrink: float) -> tuple[ArmGP, list[
 
 def _stationary(kernel: Any) -> RBFKernel | MaternKernel:
     """The base kernel, which has the length-scale."""
-    base = kernel.base_kernel if isinstance(kernel, ScaleKernel) else kernel
+    base, _ = unscaled(kernel)
     expected = "a squared exponential or Matern kernel over features, scaled or not"
     validation.require(isinstance(base, RBFKernel | MaternKernel), "kernel", kernel, expected)
     return cast(RBFKernel, base)
