@@ -347,9 +347,9 @@ class PathwiseThompsonSampling:
         self, model: ArmGP, *, seed: int = 0, features: int = 2048, root: Tensor | None = None
     ) -> None:
         validation.require(isinstance(model, ArmGP), "model", type(model).__name__, "an ArmGP")
-        one = model.prior.batch_shape.numel() == 1
-        validation.require(one, "model", tuple(model.prior.batch_shape), "one kernel for the whole batch")
         over_time = model.prior.time_kernel
+        for shape in (model.prior.batch_shape, torch.Size() if over_time is None else over_time.batch_shape):
+            validation.require(shape.numel() == 1, "model", tuple(shape), "one kernel for the whole batch")
         markov = over_time is None or isinstance(over_time, MarkovTimeKernel)
         expected = "a MarkovTimeKernel: over time with a state space, use ThompsonSampling"
         validation.require(markov, "model's kernel over time", type(over_time).__name__, expected)

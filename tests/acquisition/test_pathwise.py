@@ -109,6 +109,13 @@ def test_a_kernel_over_time_with_a_state_space_is_refused_and_plain_thompson_sam
     assert IndexPolicy(batch, ThompsonSampling).choose(5.0).arm.shape == (2,)
 
 
+def test_a_batch_of_kernels_is_refused_over_time_as_over_arms(space):
+    rates = ExponentialForgettingKernel(torch.tensor([0.1, 0.3]).double(), batch_shape=(2,))
+    model = model_with_data(SpatioTemporalKernel(space, rates), batch_shape=(2,))
+    with pytest.raises(ValueError, match=r"^model must be one kernel for the whole batch, got \(2,\)"):
+        PathwiseThompsonSampling(model)
+
+
 def test_draws_over_other_arms_are_refused(space):
     model = model_with_data(space, (1,))
     policy = IndexPolicy(model, PathwiseThompsonSampling(model))
