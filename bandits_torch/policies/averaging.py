@@ -93,7 +93,6 @@ class ModelAveraging(Policy):
         look_again: c of ``LookingAgain``; not for an ``ArmGP``. 0: never; an arm that becomes best unseen may then
             never be found.
         at_once: see ``LookingAgain``.
-        forgetting_rate: (P,) of the members, for the trace alone; default: those of the model.
         typical_gap: count time in typical gaps between observations (``TypicalClock``); False: in the model's unit.
 
     Cost: a step of the model and O(S P N). Every step reads whether a member must be reset, so it waits for a GPU. An
@@ -126,7 +125,6 @@ class ModelAveraging(Policy):
         try_all: bool = False,
         look_again: float = 0.0,
         at_once: int = 0,
-        forgetting_rate: Tensor | None = None,
         typical_gap: bool = False,
     ) -> None:
         validation.instance("model", model, (ArmGP, MembersOverArms), "an ArmGP or ArmMembers")
@@ -156,9 +154,8 @@ class ModelAveraging(Policy):
             fits, without = isinstance(model, MembersOverArms), "0 with a model that is no MembersOverArms"
             validation.require(fits, "look_again", look_again, without)
             self.looks = LookingAgain(look_again, cast(MembersOverArms, model), at_once)
-        if forgetting_rate is None:
-            forgetting_rate = getattr(model, "forgetting_rate", torch.zeros_like(ones))
-        self.forgetting_rate = forgetting_rate.to(noise).expand(self.num_members)
+        rates = getattr(model, "forgetting_rate", torch.zeros_like(ones))
+        self.forgetting_rate = rates.to(noise).expand(self.num_members)  # for the trace alone
         self.clock = TypicalClock(typical_gap)
         self.frame = RewardFrame(noise, self.replicates)
         self._framed = self.scale.learn_offset  # (P,)

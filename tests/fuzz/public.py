@@ -413,7 +413,6 @@ BAD: dict[str, Rows] = {
         (bad.spoiled(ones(3, 1), ones(3)), "problems.Log.contexts"),
         (None, "X_pending choices times history history_times watched pending"),
         (None, "unit offset models.MemberMixture.weights models.MemberMixture.scale problems.Replay.arms"),
-        (None, "policies.ModelAveraging.forgetting_rate"),
     ],
 }
 OTHER: Rows = [
