@@ -194,15 +194,13 @@ _DESIGN_TOLERANCE = 1e-6  # of the objectives: regret a step, or nats
 
 @dataclass
 class Interval:
-    """Steps [start, end) of an epoch in which the strategy of one index is scheduled.
-
-    ``before`` holds the epoch's reward sums (J, N) and counts (N,) when it started.
-    """
+    """Steps [start, end) of an epoch in which the strategy of one index is scheduled; ``before``: the epoch's reward
+    sums (J, N) when it started."""
 
     index: int
     start: int
     end: int
-    before: tuple[Tensor, Tensor] | None = None
+    before: Tensor | None = None
 
 
 class Epoch(HasState):
@@ -248,7 +246,7 @@ class Epoch(HasState):
         for sums, steps in state["cumulative"]:
             validation.tensor("cumulative", sums)
             validation.positive_integer("cumulative", steps)
-        known = bool(under_way) and all(isinstance(before, tuple) for before in under_way)
+        known = bool(under_way) and all(isinstance(before, Tensor) for before in under_way)
         expected = "intervals with the sums of their start, at least one"
         validation.require(known, "active", len(under_way), expected)
 
@@ -504,7 +502,7 @@ class OPKB(Policy):
 
     def _start_pending(self, s: int) -> None:
         epoch = self._epochs[s]
-        before = (self._sums[s, : epoch.block + 1].clone(), self._counts[s].clone())
+        before = self._sums[s, : epoch.block + 1].clone()
         for interval in [i for i in epoch.pending if i.start == epoch.clock]:
             interval.before = before
             epoch.active.append(interval)
@@ -587,7 +585,7 @@ class AdaOPKB(OPKB):
         if not epoch.cumulative:
             return False
         assert interval.before is not None
-        sums = self._sums[s, : epoch.block + 1] - interval.before[0]
+        sums = self._sums[s, : epoch.block + 1] - interval.before
         now = estimated_gaps(self._estimates(s, sums, interval.end - interval.start))
         for k, (past, steps) in enumerate(epoch.cumulative):
             then = estimated_gaps(self._estimates(s, past, steps))
