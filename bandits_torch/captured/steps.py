@@ -437,9 +437,10 @@ class AveragingSteps(CapturedSteps):
     it test whether an arm is due for a look if none can be. After a block the host checks whether a member was reset.
 
     Args:
-        policy: a ``ModelAveraging`` over ``ArmMembers``, ``SmoothMembers`` or ``StackedMembers`` of these.
+        policy: a ``ModelAveraging`` over ``ArmMembers``, ``SmoothMembers``, ``LevelMembers`` or ``StackedMembers`` of
+            these.
 
-    Raises NotCaptured, a ValueError, for any other model, cycles, a control and a shared level.
+    Raises NotCaptured, a ValueError, for any other model, cycles and a control.
     """
 
     faster_in_plain_calls = False
@@ -449,10 +450,8 @@ class AveragingSteps(CapturedSteps):
             raise refused(f"ModelAveraging over {type(policy.model).__name__}", "over ArmMembers it can be")
         if policy.model.has_cycles:
             raise refused("ModelAveraging over CyclicMembers", "without periods it can be")
-        if policy.model.has_level:
-            raise refused(
-                "ModelAveraging over LevelMembers", "without a control and a shared level it can be"
-            )
+        if getattr(policy.model, "control", None) is not None:
+            raise refused("ModelAveraging over lifts", "without a control it can be")
         self.policy, self.model, self.parts = policy, policy.model, policy.model.parts
         states: tuple[HasState, ...] = (policy.range, *policy.judged)
         self._states = [(state, name) for state in states for name in state.snapshot]
@@ -570,17 +569,25 @@ class AveragingSteps(CapturedSteps):
         reward = pull(arm).to(model.noise_variance)
         believed = None if self.takes_all else policy.range.believe(reward, arm)
         confirmed = None if self.takes_all else policy.range.borne_out
-        at = arm[:, None, None].expand(-1, policy.num_members, 1)
-        mean, variance = (moment.gather(-1, at).squeeze(-1) for moment in moments)
+        if model.has_level:  # its marginals are without the level's uncertainty
+            mean, variance = model.at(arm)
+        else:
+            at = arm[:, None, None].expand(-1, policy.num_members, 1)
+            mean, variance = (moment.gather(-1, at).squeeze(-1) for moment in moments)
         due, seen, learned = policy.weigh(
             arm, reward, (mean, variance), believed, confirmed, settled=self.takes_all
         )
         if self.blind or bool(due.any()):
             model.reset(due)
-            mean, prior_variance = model.prior_at(arm)
+            prior_mean, prior_variance = model.prior_at(arm)
             variance = torch.where(due, prior_variance, variance)
-            learned = torch.where(due, seen - mean, learned)
+            learned = torch.where(due, seen - prior_mean, learned)
+            mean = torch.where(due, prior_mean, mean) if model.has_level else mean
         where = None if believed is None else believed.unsqueeze(-1)
+        if model.has_level:
+            (_, variance), learned = policy.without_jumps(
+                arm, seen, (mean, variance), learned, where, blind=self.blind
+            )
         policy.tried(arm, where)
         model.learn_now(arm, learned, variance, (self.turn + j) % PENDING, where)
         for name, value in (policy.traced() | {"reward": reward}).items():

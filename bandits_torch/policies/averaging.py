@@ -330,18 +330,35 @@ class ModelAveraging(Policy):
             self.model.reset(due)
             mean, variance = self.model.at(arm, time)
             learned = torch.where(due, seen - mean, learned)
+        at = mean, variance
         if self.model.has_level:
-            clipped = learned != seen - mean
-            clipped = clipped if where is None else clipped & where
-            if bool(clipped.any()):
-                jumped = cast(MembersOverArms, self.model).forget_level(clipped)
-                mean, variance = self.model.at(arm, time)
-                learned = torch.where(jumped, seen - mean, learned)
-        self.model.observe_residuals(arm, learned, (mean, variance), time, where)
+            at, learned = self.without_jumps(arm, seen, at, learned, where, time)
+        self.model.observe_residuals(arm, learned, at, time, where)
         self.tried(arm, where)
         if holding:
             self._first.hold(arm, reward if believed is None else reward.where(believed, torch.nan), time)
         self.counted()
+
+    def without_jumps(
+        self,
+        arm: Tensor,
+        seen: Tensor,
+        at: tuple[Tensor, Tensor],
+        learned: Tensor,
+        where: Tensor | None,
+        time: Any = None,
+        blind: bool = False,
+    ) -> tuple[tuple[Tensor, Tensor], Tensor]:
+        """Forget the level of the members whose residual ``learned`` is clipped: it has jumped. The rest is as for
+        ``weigh``. Returns what each member then expects of the arm, and the residual to learn. ``blind``: read no
+        value on the host."""
+        clipped = learned != seen - at[0]
+        clipped = clipped if where is None else clipped & where
+        if not (blind or bool(clipped.any())):
+            return at, learned
+        jumped = cast(MembersOverArms, self.model).forget_level(clipped)
+        at = self.model.at(arm, time)
+        return at, torch.where(jumped, seen - at[0], learned)
 
     def takes_all(self, least: Tensor, most: Tensor) -> bool:
         """Whether any rewards from ``least`` to ``most`` (S,) would all be believed and leave origin and unit as they

@@ -81,8 +81,9 @@ def test_a_block_of_auto_compiles_whole_and_gives_the_same():
     same_rows(Blocks(*averaging("tv-gp"), k=1), Blocks(*averaging("tv-gp"), k=1, compiled=True))
 
 
-def test_a_block_of_auto_reads_nothing_and_allocates_no_more_with_time():
-    blocks, allocated = Blocks(*averaging("switching"), k=1), set()
+@pytest.mark.parametrize("name", ["switching", "a shared level"])
+def test_a_block_of_auto_reads_nothing_and_allocates_no_more_with_time(name):
+    blocks, allocated = Blocks(*averaging(name), k=1), set()
     for _ in range(20):
         asked = blocks.counted()
         allocated.add((blocks.steps.key(), asked.allocated))

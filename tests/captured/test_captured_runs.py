@@ -13,7 +13,7 @@ from bandits_torch.captured.blocks import PlainCalls, ProblemInputs
 from bandits_torch.captured.steps import AveragingSteps
 from bandits_torch.history import Recorder
 from bandits_torch.kernels import ExponentialForgettingKernel, SpatioTemporalKernel
-from bandits_torch.models import ArmMembers
+from bandits_torch.models import ArmMembers, LevelMembers
 from bandits_torch.models.arms import covariance_form
 from bandits_torch.policies import ModelAveraging, Observation
 from bandits_torch.problems import Replay, StationaryProblem
@@ -72,13 +72,14 @@ AVERAGING = {  # problem, its options, what auto is told of it
     "low rank": ("gp", {"num_arms": 510}, ()),
     "masked arms": ("variance-starvation", {"num_arms": 14}, ()),
     "a kernel told": ("gp", {"num_arms": 20}, ("kernel", "noise_variance")),
+    "a shared level": ("switching", {"num_arms": 8, "horizon": HORIZON}, ("shared_level",)),
 }
 
 
 def averaging(name, device="cpu"):
     problem, options, told = AVERAGING[name]
     problem = make(problem, replicates=3, seed=3, **options).to(device)
-    told = {what: getattr(problem.knowledge, what) for what in told}
+    told = {what: getattr(problem.knowledge, what, True) for what in told}
     return recipes.auto(problem.arms, **told, replicates=3), problem
 
 
@@ -113,14 +114,14 @@ def plain_auto(name, horizon=HORIZON):
     return run(policy, problem, horizon, seed=7), policy
 
 
-def in_doubt(monkeypatch, far):
+def in_doubt(monkeypatch, far, **told):
     means = torch.randn(3, 12, generator=torch.Generator().manual_seed(0)).double()
     problem = StationaryProblem(torch.arange(12).double().unsqueeze(-1), means, 0.1)
     noise = problem.noise
     monkeypatch.setattr(
         problem, "noise", lambda step, *rest: noise(step, *rest) + torch.tensor(far.get(step, 0.0)).double()
     )
-    return recipes.auto(12, replicates=3), problem
+    return recipes.auto(12, replicates=3, **told), problem
 
 
 def equal_at_first(rounding=0.0):
@@ -301,6 +302,21 @@ def test_blocks_test_for_outliers_only_where_a_reward_can_be_one(far, doubted, r
     assert all(takes_all for now, takes_all in kinds if now > 25) == (far == {})
     assert sum(takes_all for _, takes_all in kinds) > len(kinds) // 3
     assert plain.range.doubted.tolist() == doubted
+
+
+def test_a_level_that_jumps_is_forgotten_in_blocks(replayed, monkeypatch):
+    """Noise that all arms share is such a level."""
+    forgotten, forget = [], LevelMembers.forget_level
+
+    def noted(members, where):
+        forgotten.append((members.blind, where.any()))
+        return forget(members, where)
+
+    monkeypatch.setattr(LevelMembers, "forget_level", noted)
+    far = {step: 4.0 * (step // 15 % 2) for step in range(61)}
+    plain_and_captured(lambda: in_doubt(monkeypatch, far, shared_level=True), 8)
+    assert (False, True) in [(blind, bool(any_)) for blind, any_ in forgotten]
+    assert (True, True) in [(blind, bool(any_)) for blind, any_ in forgotten]
 
 
 @pytest.mark.parametrize("third", [(), (40,)])

@@ -293,7 +293,7 @@ class RecursiveMembers(MembersOverArms):
     @staticmethod
     def far(frame: Tensor) -> Tensor:
         """Whether each member must fold because its frame has faded too much to be inverted, (P,)."""
-        size = _determinant(frame)
+        size = determinant(frame)
         return (size.square() if frame.shape[-1] == 1 else size.abs()) < FADED
 
     def _frame_at(self, time: Time | None) -> Tensor:
@@ -345,7 +345,17 @@ class RecursiveMembers(MembersOverArms):
 
     def _seen_at(self, time: Time | None) -> Tensor:
         """g = G^T h at ``time``, the measurement vector for an arm's numbers at the last fold: (P, s)."""
-        return self._frame_at(time)[:, 0]
+        return self._measured(self._frame_at(time))
+
+    @staticmethod
+    def _measured(frames: Tensor) -> Tensor:
+        """G^T h of frames (..., P, s, s): (..., P, s)."""
+        return frames[..., 0, :]
+
+    @staticmethod
+    def _started(frames: Tensor) -> Tensor:
+        """G^{-1} h of frames (..., P, s, s): (..., P, s)."""
+        return first_of_inverse(frames)
 
     def _weights_at(self, time: Time | None) -> tuple[Tensor, Sequence[Tensor]]:
         """g at ``time``, (P, s), and the coefficients of the stored entries of D in g^T D g, (P,) each."""
@@ -436,15 +446,18 @@ class RecursiveMembers(MembersOverArms):
     def _prior_column(self, row: Tensor) -> Tensor:
         """G^{-1} times the prior covariance of all numbers with an observation of one arm, (S, P, s, n). ``row``: the
         row of K of that arm."""
-        start = _first_of_inverse(self.frame) if self.seen is None else self.seen.start
-        return row.unsqueeze(-2) * start.unsqueeze(-1)
+        return row.unsqueeze(-2) * self._start().unsqueeze(-1)
+
+    def _start(self) -> Tensor:
+        """G^{-1} h, (P, s)."""
+        return self._started(self.frame) if self.seen is None else self.seen.start
 
     def seen_in(self, frames: Tensor) -> Seen:
-        """``Seen`` of frames (..., P, s, s), for members without cycles and without a level."""
-        g = frames[..., 0, :]
+        """``Seen`` of frames (..., P, s, s), for members without cycles."""
+        g = self._measured(frames)
         squares = torch.stack(_squares(g), -1)
         congruence = squares.unsqueeze(-1) if self.states == 1 else self._congruence(frames)
-        return Seen(g, squares, _first_of_inverse(frames), congruence)
+        return Seen(g, squares, self._started(frames), congruence)
 
     def whose_turn(self, turn: int) -> slice:
         """The members that fold before row ``turn`` of ``pending`` is written."""
@@ -847,14 +860,14 @@ def _squares(g: Tensor) -> list[Tensor]:
     return [of[i] * of[j] if i == j else 2 * of[i] * of[j] for i, j in _blocks(len(of))]
 
 
-def _first_of_inverse(G: Tensor) -> Tensor:
+def first_of_inverse(G: Tensor) -> Tensor:
     """The first column of G^{-1}, for G (..., s, s) with s = 1 or 2: (..., s)."""
     if G.shape[-1] == 1:
         return G[..., 0].reciprocal()
-    return torch.stack([G[..., 1, 1], -G[..., 1, 0]], -1) / _determinant(G).unsqueeze(-1)
+    return torch.stack([G[..., 1, 1], -G[..., 1, 0]], -1) / determinant(G).unsqueeze(-1)
 
 
-def _determinant(G: Tensor) -> Tensor:
+def determinant(G: Tensor) -> Tensor:
     if G.shape[-1] == 1:
         return G[..., 0, 0]
     both = G[..., 0, :] * G[..., 1, :].flip(-1)

@@ -17,7 +17,10 @@ from bandits_torch.models.arms.members import (
     RecursiveMembers,
     SmoothMembers,
     Time,
+    determinant,
+    first_of_inverse,
 )
+from bandits_torch.models.online_model import empty
 
 
 class CyclicMembers(RecursiveMembers):
@@ -252,21 +255,26 @@ class LevelMembers(RecursiveMembers):
 
     def passing(self, rate: Tensor, gap: float | Tensor) -> Tensor:  # type: ignore[override]
         """F, block diagonal."""
-        level = SmoothMembers.passing(self._level_rate.reshape(-1, *[1] * (rate.dim() - 1)), gap)
+        rate_of_level = self._level_rate.to(rate.device).reshape(-1, *[1] * (rate.dim() - 1))
+        level = SmoothMembers.passing(rate_of_level, gap)
         F = pad(level, (1, 0, 1, 0))
         F[..., 0, 0] = (1 - rate) ** (gap / 2)
         return F
 
     @staticmethod
     def far(frame: Tensor) -> Tensor:
-        return torch.minimum(frame[:, 0, 0].square(), torch.linalg.det(frame[:, 1:, 1:]).abs()) < FADED
+        return torch.minimum(frame[..., 0, 0].square(), determinant(frame[..., 1:, 1:]).abs()) < FADED
 
-    def _seen_at(self, time: Time | None) -> Tensor:
-        return self._frame_at(time)[:, :2].sum(1)
+    @staticmethod
+    def _measured(frames: Tensor) -> Tensor:
+        return frames[..., :2, :].sum(-2)
+
+    @staticmethod
+    def _started(frames: Tensor) -> Tensor:
+        return torch.cat([first_of_inverse(frames[..., :1, :1]), first_of_inverse(frames[..., 1:, 1:])], -1)
 
     def _prior_column(self, row: Tensor) -> Tensor:
-        h = self.frame.new_tensor([1.0, 1.0, 0.0])
-        start = torch.linalg.solve(self.frame, h.expand(len(self.frame), 3))
+        start = self._start()
         level = self.level_variance.unsqueeze(-1) * start[:, 1:]
         of_level = level.unsqueeze(-1).expand(*row.shape[:-1], 2, row.shape[-1])
         return torch.cat([(row * start[:, :1]).unsqueeze(-2), of_level], -2)
@@ -311,8 +319,13 @@ class LevelMembers(RecursiveMembers):
 
     def forget_level(self, where: Tensor) -> Tensor:
         """See ``MembersOverArms``. The posterior of f stays."""
-        run, member = where.nonzero(as_tuple=True)
         n = self.rows.shape[-1] // 3
+        if self.blind:
+            empty((self.mean[:, :, 1:], self.reduction[:, :, 1:]), where)
+            of_level = self.pending[..., 1:, :], self.rows[:, :, n:], self.rows[:, :, :n, n:]
+            empty(of_level, where.T)
+            return where
+        run, member = where.nonzero(as_tuple=True)
         self.mean[run, member, 1:] = 0.0
         self.reduction[run, member, 1:] = 0.0
         self.pending[member, run, :, 1:] = 0.0
