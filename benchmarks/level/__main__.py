@@ -53,14 +53,14 @@ def build(policy: str, replicates: int) -> Policy:
     return recipes.auto(ARMS, replicates=replicates, shared_level=policy == SHARED)
 
 
-def play(case: str, policy: str, seed: int, steps: int = STEPS, replicates: int = REPLICATES) -> pd.DataFrame:
+def play(case: str, policy: str, seed: int, replicates: int = REPLICATES) -> pd.DataFrame:
     """A row for each replicate: the regret of the policy and of random play."""
     number = list(cases(seed)).index(case)
     parts, level = cases(seed)[case]
     random = np.random.default_rng([seed, number])
     made, which = build(policy, replicates), np.arange(replicates)
     regret, of_random = np.zeros(replicates), np.zeros(replicates)
-    for t in range(steps):
+    for t in range(STEPS):
         draw = random.uniform(size=REPLICATES) if case == BINARY else random.normal(size=REPLICATES)
         choice, part, draw = made.choose(float(t)), parts[t, :replicates], draw[:replicates]
         paid = part[which, choice.arm]

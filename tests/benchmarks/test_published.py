@@ -10,6 +10,7 @@ from PIL import Image
 
 from benchmarks import published
 from benchmarks.leaderboard import running, settings
+from benchmarks.level import __main__ as level
 from benchmarks.parallel import race as parallel
 from benchmarks.widths import races
 
@@ -132,9 +133,18 @@ def at_once(problem, policy, mode):
     return of_cell["regret"], parallel.play(build, made, size, *parallel.MODES[mode])[0]
 
 
+def under_a_level(case, policy, replicates):
+    """The same of the first replicates of a case of a shared level."""
+    table = pd.read_csv(published.HERE / "level" / "results" / "level.csv")
+    of_cell = table[(table["case"] == case) & (table["policy"] == policy)]
+    return of_cell["regret"].iloc[:replicates], level.play(case, policy, level.SEED, replicates)["regret"]
+
+
 @pytest.mark.parametrize(
     ("play", "cell"),
     [
+        (under_a_level, ("six pieces", "sliding_window_ucb", 3)),
+        pytest.param(under_a_level, ("two waves", level.SHARED, 2), marks=pytest.mark.slow),
         (ranked, ("one-switch", "sw_gp_ucb")),
         (ranked, ("cosine", "et_gp_ucb w=2")),
         (ranked, ("stationary", "auto", 2)),
