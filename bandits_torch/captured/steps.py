@@ -450,7 +450,7 @@ class AveragingSteps(CapturedSteps):
             raise refused(f"ModelAveraging over {type(policy.model).__name__}", "over ArmMembers it can be")
         if policy.model.has_cycles:
             raise refused("ModelAveraging over CyclicMembers", "without periods it can be")
-        if getattr(policy.model, "control", None) is not None:
+        if policy.model.control is not None:
             raise refused("ModelAveraging over lifts", "without a control it can be")
         self.policy, self.model, self.parts = policy, policy.model, policy.model.parts
         states: tuple[HasState, ...] = (policy.range, *policy.judged)

@@ -129,7 +129,7 @@ class ModelAveraging(Policy):
     ) -> None:
         validation.instance("model", model, (ArmGP, MembersOverArms), "an ArmGP or ArmMembers")
         framed = scale is not None and bool(scale.learn_offset.all())
-        fits = framed or getattr(model, "control", None) is None
+        fits = framed or model.control is None
         learns = "one that learns the origin of all members, over LevelMembers with a control"
         validation.require(fits, "scale", scale, learns)
         two = len(model.batch_shape) == 2

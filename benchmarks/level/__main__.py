@@ -55,9 +55,9 @@ def build(policy: str, replicates: int) -> Policy:
 
 def play(case: str, policy: str, seed: int, replicates: int = REPLICATES) -> pd.DataFrame:
     """A row for each replicate: the regret of the policy and of random play."""
-    number = list(cases(seed)).index(case)
-    parts, level = cases(seed)[case]
-    random = np.random.default_rng([seed, number])
+    drawn = cases(seed)
+    parts, level = drawn[case]
+    random = np.random.default_rng([seed, list(drawn).index(case)])
     made, which = build(policy, replicates), np.arange(replicates)
     regret, of_random = np.zeros(replicates), np.zeros(replicates)
     for t in range(STEPS):

@@ -118,7 +118,7 @@ def expected(twin, now, arm, control):
 def assert_agree(twins, model, now):
     """Means, variances and covariances of all arms, and of one arm for each replicate."""
     mean, variance = model.marginals(now)
-    arm, control = torch.arange(model.replicates), getattr(model, "control", None)
+    arm, control = torch.arange(model.replicates), model.control
     (at_mean, at_variance), covariance = model.at(arm, now), model.covariance_with(arm, now)
     for (s, p), twin in twins.items():
         ours = mean[s, p], variance[s, p], covariance[s, p], at_mean[s, p], at_variance[s, p]

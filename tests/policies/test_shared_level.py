@@ -62,7 +62,7 @@ def test_it_goes_with_all_that_may_be_known_and_predicts_rewards(known):
     regret(policy, lambda t: 50.0 + jumps(t), horizon=75)
     weights, mean, variance = policy.components(75.0)
     predicted = (weights.unsqueeze(-1) * mean).sum(1)
-    if policy._all_framed:
+    if policy.scale.learn_offset.all():
         predicted = policy.marginals(75.0)[0]
     assert bool((variance > 0).all())
     assert bool(((predicted - 50.0 - jumps(74)).abs() < 5.0).all())

@@ -28,7 +28,7 @@ class ArmModel(OnlineModel):
         batch_shape: all batch dimensions: replicates and candidate priors.
         drifts: whether inputs have a time column.
         can_condition_mean: whether it has ``condition_mean``, as ``MembersOverArms`` has.
-        has_cycles, has_level: as in ``MembersOverArms``.
+        has_cycles, has_level, control: as in ``MembersOverArms``.
     """
 
     arms: Tensor
@@ -38,6 +38,7 @@ class ArmModel(OnlineModel):
     can_condition_mean = False
     has_cycles = False
     has_level = False
+    control: int | None = None
     _candidates: Tensor | None = None
     _candidates_writes: object = None  # how often they were written to when ``candidates`` returned them
 

@@ -37,6 +37,7 @@ class MembersOverArms(Described, PlainState):
     can_condition_mean = True
     has_cycles = False  # whether the second number of a time matters
     has_level = False  # whether some of the members are ``LevelMembers``
+    control: int | None = None  # the arm over which ``marginals`` are lifts
     replicates: int
     now: float | None
     arms: Tensor  # (N, d)

@@ -367,8 +367,7 @@ class StackedMembers(MembersOverArms):
         validation.require(len(parts) > 0, "parts", parts, "at least one")
         for part in parts:
             validation.instance("parts", part, RecursiveMembers, "a model such as ArmMembers")
-            compares = getattr(part, "control", None) is not None
-            validation.require(not compares, "parts", part, "LevelMembers without a control")
+            validation.require(part.control is None, "parts", part, "LevelMembers without a control")
             fits = part.replicates == parts[0].replicates and torch.equal(part.arms, parts[0].arms)
             validation.require(fits, "parts", part, "models over the same arms, with equal replicates")
         self.stacked = torch.nn.ModuleList(parts)
